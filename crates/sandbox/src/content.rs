@@ -1,7 +1,7 @@
 //! The two ports for contents: the sink that capture writes to, and the source that restore and apply read
 //! from.
 //!
-//! They stand here because capture and restore use them; the engine joins them with the store.
+//! They are here because capture and restore use them; the engine connects them to the store.
 
 use std::io::{self, Read};
 use std::path::PathBuf;

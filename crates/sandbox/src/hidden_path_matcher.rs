@@ -2,10 +2,10 @@
 //!
 //! # Invariants
 //! 1. A path is hidden by each of its names: as it was given, and without links.
-//! 2. What is opened through links is judged by where it is, after it was opened.
+//! 2. A file that is opened through links is judged by its real path, after it was opened.
 //!
 //! # Not here
-//! Covering them from commands: `isolation`. Which paths these are: the user's settings.
+//! Covering them from commands: `isolation`. The list of the paths: the user's settings.
 
 use std::collections::HashMap;
 use std::fs;

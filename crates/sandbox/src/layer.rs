@@ -76,7 +76,7 @@ impl Layer {
 
 impl Drop for Layer {
     fn drop(&mut self) {
-        // What cannot be removed now is removed with the sandbox.
+        // If it cannot be removed now, it is removed with the sandbox.
         let _ = remove_dir(&self.dir);
     }
 }

@@ -65,8 +65,8 @@ pub(crate) struct TreeEntry<'a> {
     pub(crate) path: RelPath,
     pub(crate) stat: &'a Stat,
     pub(crate) kind: FileType,
-    /// True if it is a part of the project: git tracks it or does not ignore it. What is in a directory that
-    /// does not count is not met.
+    /// True if it is a part of the project: git tracks it or does not ignore it. The entries of a directory
+    /// that does not count are not visited.
     pub(crate) counts: bool,
 }
 
@@ -82,7 +82,7 @@ const DIRS_TO_SHARE: usize = 8;
 /// More threads than this gain nothing.
 const THREADS_MAX: usize = 8;
 
-/// Of more directories that cannot be read a walk does not tell which, and is not complete.
+/// If more directories cannot be read, a walk does not name them, and is not complete.
 const UNREAD_MAX: usize = 1000;
 
 /// The result of a walk: complete or cut short, and the directories that it could not read.
@@ -131,9 +131,9 @@ impl ProjectTree {
         ProjectTree { hidden: hidden.within(&self.project), ..self }
     }
 
-    /// Tells every regular file that git tracks or does not ignore, a directory at a time. Directories are
-    /// listed on several cores, some of them ahead. `is_over` is looked at for each directory and every
-    /// `LOOK_ENTRIES` entries, whatever they are.
+    /// Calls `tell` for every regular file that git tracks or does not ignore, a directory at a time.
+    /// Directories are listed on several cores, some of them ahead. `is_over` is looked at for each directory
+    /// and every `LOOK_ENTRIES` entries, whatever they are.
     ///
     /// # Errors
     /// The root cannot be read.

@@ -1,8 +1,8 @@
-//! Putting recorded changes into a sandbox: the net changes of a plan that is resumed, or the inverse ones of
-//! a node that is tried again.
+//! Restores recorded changes in a sandbox: the net changes of a plan that is resumed, or the inverse ones of
+//! a node that is retried.
 //!
 //! # Invariants
-//! 1. What is restored is not reported by the next scan, and keeps the base it was recorded with.
+//! 1. A restored change is not reported by the next scan, and has the base it was recorded with.
 //! 2. A content that is not what its hash says is not left in the tree.
 //! 3. Nothing is followed out of the tree, and nothing protected is written.
 //! 4. Directories get their modes last, the inner first: a mode may deny what is still to be made in them.
@@ -105,7 +105,7 @@ pub(crate) fn restore(
             }
         }
     }
-    // Backwards, what lies in a directory comes before the directory.
+    // Backwards, the entries of a directory come before the directory.
     let mut removals: Vec<(RootIndex, &RelPath)> = changes.iter().filter_map(removal).collect();
     removals.sort();
     // A directory that denies it is opened for as long as this takes, and gets its mode in the end.
@@ -228,7 +228,7 @@ fn make(
     let mode = Mode::from_raw_mode(u32::from(after.mode));
     match after.kind {
         Kind::Dir => {
-            // What lay there as another kind was not removed: it is the same path.
+            // An entry of another kind was not removed: it is at the same path.
             let stat = crate::fs::listing::stat_beneath(tree, path)?;
             if stat.is_some_and(|stat| !crate::fs::listing::kind_of(&stat).is_dir()) {
                 remove(tree, path)?;

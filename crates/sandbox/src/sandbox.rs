@@ -97,7 +97,7 @@ impl Sandbox {
         root.map(|root| self.hidden.within(&root.path)).unwrap_or_default()
     }
 
-    /// Returns the strategy that keeps the plan's tree apart from the user's.
+    /// Returns the strategy that separates the plan's tree from the user's.
     pub fn strategy(&self) -> SandboxStrategy {
         self.rung
     }
@@ -182,8 +182,8 @@ impl Sandbox {
         capture::scan(&mut self.made.watched, scan)
     }
 
-    /// Keeps the bases of what a long command has changed so far, before the user changes them too. Reports
-    /// nothing.
+    /// Saves the bases of the files that a long command has changed so far, before the user changes them too.
+    /// Reports nothing.
     ///
     /// # Errors
     /// As [`Sandbox::scan`]; the bases that were stored until then stay stored.
@@ -212,8 +212,7 @@ impl Sandbox {
         let Some(root) = self.made.watched.iter_mut().find(|root| root.no == no) else { return Ok(None) };
         if let ScanSource::Upper(_) = root.changes {
             let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-            // Where that is refused the file is read as it is: the rule of the unchanged original then
-            // applies.
+            // If that is refused, the file is read as it is: the rule of the unchanged original then applies.
             drop(beneath::open(root.tree.as_fd(), path, flags, Mode::empty(), LinkPolicy::Refuse));
         }
         let read = read_state(root.tree.as_fd(), path, root.whose(), sink, rules.max_file_bytes)?;
@@ -262,7 +261,7 @@ impl Sandbox {
             user.map(|user| (mounted, user)).map_err(|source| source.to_string())
         });
         let (mounted, user) = mounted.map_err(|why| {
-            // Nobody has seen it yet; what cannot be removed goes with the sandbox.
+            // No command has seen it yet; if it cannot be removed, it goes with the sandbox.
             let _ = crate::layer::remove_dir(&dir);
             unavailable(why)
         })?;
@@ -277,9 +276,9 @@ impl Sandbox {
         Ok(Layer::new(dir, Namespaces { user, mount: mounted.namespaces.mount }, roots))
     }
 
-    /// Makes it outlive its owner, because what was done in it could not be captured: from now on its
-    /// directory stays until it is opened again by [`reopen`](crate::reopen()), which gives `note` back, or
-    /// discarded. The note may have [`NOTE_BYTES_MAX`](crate::NOTE_BYTES_MAX) bytes.
+    /// Makes it outlive its owner, because its changes could not be captured. From now on its directory stays
+    /// until it is discarded, or opened again by [`reopen`](crate::reopen()), which returns `note`. The note
+    /// may have [`NOTE_BYTES_MAX`](crate::NOTE_BYTES_MAX) bytes.
     ///
     /// It takes no space: a disk that is full is the usual reason.
     ///

@@ -1,15 +1,16 @@
 //! Compares the user's tree with its state when a sandbox was opened over it.
 //!
-//! A [`TreeStamp`] names the moment of the opening. From then on the kernel stamps whatever changes with a
-//! later time, so one walk that compares times finds all that moved, and reads no content.
+//! A [`TreeStamp`] names the moment of the opening. From then on the kernel stamps every changed file with a
+//! later time. So one walk that compares times finds all changes, and reads no content.
 //!
 //! # Invariants
-//! 1. A tree that moved is never called unmoved: a changed file has a later change time; of a removed or a
-//!    moved one, the directory that it was in has one.
-//! 2. A tree may be called moved though every file is as it was: a file that was touched, or a name that came
-//!    into a directory and left it again.
-//! 3. What git or the rules ignore does not count, and neither do version control's own files. A directory
-//!    that an ignored name came into, or left, is distinguished: a counted file may have left it too.
+//! 1. A tree that moved is never called unmoved. A changed file has a later change time. If a file is removed
+//!    or moved, the directory that it was in has one.
+//! 2. A tree may be called moved although every file is as it was. A file may have been touched, or a name
+//!    may have come into a directory and left it again.
+//! 3. Files that git or the rules ignore do not count, and neither do version control's own files. A
+//!    directory that an ignored name came into, or left, is distinguished: a counted file may have left it
+//!    too.
 //! 4. In another boot, over other directories, or after the clock was set back, nothing is known.
 //!
 //! # Not here
@@ -66,7 +67,7 @@ pub struct TreeMoves {
     pub more: usize,
     /// True if a directory may have lost a counted file: an ignored name came into it or left it.
     pub is_unsure: bool,
-    /// True if all was looked at, and times tell anything.
+    /// True if all files were looked at, and their times are reliable.
     pub is_whole: bool,
 }
 

@@ -23,8 +23,8 @@ pub struct ViewRoot {
     pub read_only: bool,
 }
 
-/// A directory of the user's that a copy reads from, and its second place: where it must be mounted,
-/// read-only, when the copy is mounted over the project's own path and thereby hides it.
+/// A directory of the user's that a copy reads from, and its second place. It must be mounted there,
+/// read-only, when the copy is mounted over the project's own path and so hides it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BorrowedDir {
     /// The directory.

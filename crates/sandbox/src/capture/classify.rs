@@ -129,7 +129,7 @@ fn meet_all(
 /// saw.
 fn forget_bases(root: &mut CaptureRoot, first_seen: Vec<RelPath>) {
     match root.changes {
-        // There the records tell it, not the clock.
+        // There the records show it, not the clock.
         super::ScanSource::InPlace(_) => return,
         super::ScanSource::Upper(_) | super::ScanSource::Copy(_) => {}
     }
@@ -168,7 +168,7 @@ fn meet_each(
             root.memory.paths.insert(path.clone(), seen);
             first_seen.push(path.clone());
         }
-        // Whatever lies over a directory now hides all of it.
+        // An entry in the place of a directory now hides all of it.
         if !is_dir && root.memory.paths.get(path).is_some_and(ScannedPath::was_dir) {
             hidden.insert(path.clone());
         }
@@ -239,7 +239,7 @@ fn expand(
         let opened = match open_original(root.original.as_fd(), Some(&dir)) {
             Ok(opened) => opened,
             Err(why) if crate::fs::listing::is_absent(&why) => continue,
-            // What lies in a directory that we may not look into is not ours to take away either.
+            // The files in a directory that we may not look into are not ours to remove either.
             Err(why) if is_of_one_file(&why) => continue,
             Err(source) => return Err(CaptureError::Original { source }),
         };

@@ -214,7 +214,7 @@ impl<'a> CaptureFilter<'a> {
         CaptureFilter { hidden, ..self }
     }
 
-    /// Told by who has listed a directory: it holds no `.gitignore`, so none is looked for.
+    /// Called by a caller that has listed a directory: it has no `.gitignore`, so none is looked for.
     pub(crate) fn has_no_rules(&mut self, dir: Option<&RelPath>) {
         if let (Some(git), Some(dir)) = (&mut self.git, dir) {
             git.without.insert(dir.clone());

@@ -59,7 +59,7 @@ impl ManifestWalk<'_, '_> {
         if kind == FileType::Directory {
             let is_new = then.is_none_or(|then| then.kind() != FileType::Directory);
             let is_changed = then.is_none_or(|then| then.mode() != stamp.mode());
-            // One that was told of is looked at by its record here: later it may be unlocked.
+            // One that was reported before is looked at by its record here: later it may be unlocked.
             let is_known = self.root.memory.paths.contains_key(&path);
             if (is_new || is_changed || is_known) && self.left_out(&path, true, is_new).is_none() {
                 self.met.there.insert(path.clone(), WalkEntry { stamp, empty: false });

@@ -1,8 +1,9 @@
 //! Captures the changes in a sandbox from the file system.
 //!
 //! # How a scan works
-//! 1. A walk meets all that may differ from the original: everything in the upper directory of an overlay, or
-//!    what has another record than the manifest of a copy (`walk_upper`, `manifest_diff`).
+//! 1. A walk finds all entries that may differ from the original. In an overlay these are all in the upper
+//!    directory (`walk_upper`). In a copy they are those with another record than in the manifest
+//!    (`manifest_diff`).
 //! 2. Ignored and protected paths are left out and counted (`filter`).
 //! 3. At a path that is met for the first time the original is read and its bytes are stored: the base
 //!    (`read_state`).
@@ -10,14 +11,14 @@
 //!    differs (`classify`).
 //!
 //! # Invariants
-//! 1. Entries of one path chain: what one scan reports as after, the next reports as before.
+//! 1. Entries of one path form a chain: the state that one scan reports as after, the next reports as before.
 //! 2. A scan that fails reports nothing and forgets nothing: the next one finds the same and more. One file
 //!    that cannot be read does not fail it.
 //! 3. No file is held in memory: contents are streamed into the sink.
 //! 4. A scan meets no writer. Only the saving of bases does, and it reads nothing of what is being written.
 //!
 //! # Not here
-//! Numbering and storing what was found.
+//! Numbering and storing the changes.
 
 mod classify;
 mod filter;
@@ -56,8 +57,8 @@ pub struct CaptureRules {
     /// The files that are scratch when new: patterns as in a `.gitignore`, and [`GITIGNORED`] for all that
     /// git ignores.
     pub ignore: Vec<String>,
-    /// Paths that no tool writes and no scan captures, in addition to those of version control: patterns as
-    /// in a `.gitignore`, of which those with a leading `!` say nothing.
+    /// Paths that no tool writes and no scan captures, in addition to those of version control. They are
+    /// patterns as in a `.gitignore`; those with a leading `!` have no effect.
     pub protected: Vec<String>,
     /// The size above which the content of a file is not stored.
     pub max_file_bytes: u64,
@@ -174,7 +175,7 @@ pub enum CaptureError {
     /// A content could not be read to its end, or could not be stored.
     #[error("the content of {path} cannot be stored: {source}")]
     Content {
-        /// Whose content.
+        /// The path of the file.
         path: RelPath,
         /// The cause.
         source: std::io::Error,
@@ -236,7 +237,7 @@ impl CaptureRoot {
         }
     }
 
-    /// Whose permissions stand in the way of reading the tree.
+    /// The owner of the files whose permissions may prevent reading the tree.
     pub(crate) fn whose(&self) -> FileOwner {
         match self.changes {
             ScanSource::Upper(_) | ScanSource::Copy(_) => FileOwner::Plans,
@@ -261,7 +262,7 @@ struct WalkResult {
     there: std::collections::BTreeMap<RelPath, WalkEntry>,
     /// The paths at which something was removed.
     gone: std::collections::BTreeSet<RelPath>,
-    /// Directories whose originals are hidden: all that lay in them must be looked at.
+    /// Directories whose originals are hidden: all files that were in them must be looked at.
     hidden: std::collections::BTreeSet<RelPath>,
     /// Paths that are remembered, but are left out now.
     passed: std::collections::BTreeSet<RelPath>,
@@ -365,7 +366,8 @@ pub(crate) fn scan(roots: &mut [CaptureRoot], scan: ScanContext<'_>) -> Result<C
     Ok(captured)
 }
 
-/// Keeps the bases of what has changed so far, while it is still being changed. Reports nothing.
+/// Saves the bases of the files that have changed so far, while they are still being changed. Reports
+/// nothing.
 pub(crate) fn save_bases(roots: &mut [CaptureRoot], scan: ScanContext<'_>) -> Result<(), CaptureError> {
     for root in roots {
         classify::save_bases(root, scan)?;

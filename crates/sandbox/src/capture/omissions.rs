@@ -1,11 +1,11 @@
-//! Parts of captured files that are left out, and reported: bits that give rights, extended attributes, hard
-//! links; and the mode of the project's own directory, which has no path.
+//! Parts of captured files that are left out, and reported: bits that give rights, extended attributes and
+//! hard links. The mode of the project's own directory, which has no path, is left out too.
 //!
 //! # Invariants
 //! 1. A file gets no set-user-id or set-group-id bit that the original, or the file that it was moved from,
 //!    did not have. Its lines do not show a reviewer that a program runs with other rights.
-//! 2. What a file has in the sandbox because it was made there (a list inherited from its directory) is not
-//!    reported. It inherits the same where it is applied.
+//! 2. An attribute that a file has only because it was made in the sandbox (a list inherited from its
+//!    directory) is not reported. The file inherits the same where it is applied.
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -172,7 +172,7 @@ fn store_content(
 ) -> io::Result<(Hash, u64, bool)> {
     let size = u64::try_from(stat.st_size).unwrap_or(0);
     if size <= max_file_bytes {
-        // What a file says of its size need not be true.
+        // The size that a file reports need not be true.
         let kept = sink.store(&mut file.take(max_file_bytes.saturating_add(1)))?;
         if kept.size <= max_file_bytes {
             return Ok((kept.hash, kept.size, kept.text));
@@ -208,7 +208,7 @@ pub(super) fn observe_first(
             return Ok(ScannedPath::first(state_if_unreadable(why, stat.as_ref())?, Base::Moved));
         }
     };
-    // What the copy has and the user has no more, or the other way round, is not what the plan saw.
+    // A file that only one of the copy and the user's tree has is not what the plan saw.
     let as_copied = manifest.is_none_or(|manifest| manifest.get(path).is_some() == read.is_some());
     let Some((state, stat)) = read else {
         return Ok(ScannedPath::first(None, if as_copied { Base::Known } else { Base::Moved }));

@@ -70,7 +70,7 @@ fn meet(
         }
     };
     match (kind, why) {
-        // What is left out of a directory is counted in it, so it is gone into all the same.
+        // The entries that are left out of a directory are counted, so it is walked all the same.
         (FileType::Directory, Some(_)) => return Ok(Some(path)),
         (FileType::Directory, None) => {
             met.there.insert(path.clone(), WalkEntry { stamp: FileStamp::from_stat(stat), empty: false });
@@ -116,7 +116,7 @@ fn take_away(
         {
             met.leave_out(LeftOutReason::Scratch, &path, &root.memory);
         }
-        // Tracked files lay in it: they are looked at, and the directory itself stays the user's business.
+        // It had tracked files: they are looked at, and the directory itself is left to the user.
         PathClass::Ignored { .. } if was_dir && !root.memory.was_reported(&path) => {
             met.hidden.insert(path);
         }

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. A message is whole or an error: it begins with its length, or the socket is one of packets.
-//! 2. What is received is closed on exec.
+//! 2. Received descriptors are closed on exec.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;

@@ -65,8 +65,8 @@ pub fn dispatch() {
     }
 }
 
-/// Has children wait until we reap them. A process that ignores the end of its children passes that on to the
-/// programs that it starts, and the kernel would then reap ours before we see how they ended.
+/// Makes children wait until we reap them. A process that ignores the end of its children passes that on to
+/// the programs that it starts. The kernel would then reap our children before we see how they ended.
 fn reap_our_own_children() {
     // SAFETY: no handler is installed: the default is put back, which does nothing.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };

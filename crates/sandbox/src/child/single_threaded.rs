@@ -1,9 +1,9 @@
 //! A process next to ours, for work that only a process with a single thread may do: make a user namespace,
 //! or enter one.
 //!
-//! It shares our memory and our table of descriptors, as a thread does, so what it opens is ours and what it
-//! finds is returned as a value; it has its own root, working directory and namespaces. Starting a program
-//! for the same costs ten times as much.
+//! It shares our memory and our table of descriptors, as a thread does. So the files that it opens are ours,
+//! and its result is returned as a value. It has its own root, working directory and namespaces. Starting a
+//! program for the same work costs ten times as much.
 //!
 //! # Invariants
 //! 1. The calling thread waits until the process has ended: of the two, one runs at a time.
@@ -40,9 +40,9 @@ where
         // SAFETY: one past the end of an allocation, which is where a stack that grows downwards begins.
         let top = unsafe { stack.as_mut_ptr().add(stack.capacity()) };
         // SAFETY: `CLONE_VFORK` holds this thread until the process is gone, so that the stack and the errand
-        // outlive it, and nothing of this thread's (its thread locals, `errno`) is used by two at a time.
-        // Locks of other threads are real locks for it, since the memory is the same. It ends by returning
-        // from `perform`.
+        // outlive it. Nothing of this thread's (its thread locals, `errno`) is used by two at a time. Locks
+        // of other threads are real locks for it, since the memory is the same. It ends by returning from
+        // `perform`.
         let pid =
             unsafe { libc::clone(perform::<W, T>, top.cast(), flags, (&raw mut errand).cast::<c_void>()) };
         if pid == -1 { Err(io::Error::last_os_error()) } else { wait_for(pid) }
@@ -55,7 +55,7 @@ extern "C" fn perform<W, T>(errand: *mut c_void) -> libc::c_int
 where
     W: FnOnce() -> T,
 {
-    // SAFETY: this is the errand of `run`, which stands still.
+    // SAFETY: this is the errand of `run`, which waits.
     let errand = unsafe { &mut *errand.cast::<ChildTask<W, T>>() };
     let Some(work) = errand.work.take() else { return 1 };
     errand.done = std::panic::catch_unwind(AssertUnwindSafe(work)).ok();
@@ -76,7 +76,7 @@ fn wait_for(pid: libc::pid_t) -> io::Result<()> {
     }
 }
 
-/// Keeps signals from this thread, and from what it starts, for a while.
+/// Blocks signals for this thread, and for the process that it starts, while `work` runs.
 fn without_signals<T>(work: impl FnOnce() -> T) -> T {
     let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
     // SAFETY: the sets are written before they are read; with a valid set neither call can fail.

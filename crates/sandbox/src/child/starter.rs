@@ -7,23 +7,23 @@
 //! for it.
 //!
 //! # How
-//! 1. The starter puts the marks in the place of its environment, where the search for leftovers reads them,
-//!    forks, and removes them again: the child bears them from its first moment.
+//! 1. The starter puts the marks in the place of its environment, where the search for leftovers reads them.
+//!    Then it forks, and removes them again. So the child has them from its first moment.
 //! 2. It reports the child to the caller, on the child's socket.
 //! 3. The caller sends an order on that socket.
 //!
 //! # Invariants
-//! 1. The starter never sees an order: neither an environment nor a file of a command is in its memory, so
+//! 1. The starter never sees an order. Neither an environment nor a file of a command is in its memory, so
 //!    none is in that of the next command. It does nothing but fork, so no child finds what an earlier one
 //!    changed.
-//! 2. No order is sent twice: a new starter is asked only if the old one reported no child, and without a
+//! 2. No order is sent twice. A new starter is asked only if the old one reported no child, and without a
 //!    report there was no order.
 //! 3. Its socket is its life: it ends when our end closes, because we ended or were killed. No child
 //!    retains an end of it.
 //! 4. A child that is not given an order, since we are gone, ends.
 //! 5. A starter that was stopped, or does not answer within [`ANSWER_WITHIN`], is killed and replaced.
-//! 6. Every reported child is reaped, also one that dies before it has read its order: by us, or by the
-//!    starter if the system refuses to make a process that is not its own child.
+//! 6. Every reported child is reaped, also one that dies before it has read its order. We reap it, or the
+//!    starter does if the system refuses to make a process that is not its own child.
 //! 7. A child has the control group, priority, processors and limits that we have now: if ours have
 //!    changed, the starter is replaced.
 //!

@@ -1,8 +1,8 @@
 //! Drains a command's output, so that the command never waits for us.
 //!
-//! One thread for each stream reads the pipe, keeps what [`OutputBuffer`] keeps and writes a live file for
-//! those who follow the command. The file grows to the bound; when more comes, it gets its beginning and its
-//! end once all is over.
+//! One thread for each stream reads the pipe into an [`OutputBuffer`] and writes a live file for those who
+//! follow the command. The file grows to the bound; when more comes, it gets its beginning and its end once
+//! all is over.
 //!
 //! # Invariants
 //! 1. A thread ends when the pipe does, or once it learns that the tree is dead and the pipe is empty. A
@@ -24,7 +24,7 @@ use super::output::{Output, OutputBuffer};
 /// The number of bytes that are read at once.
 const READ_BYTES: usize = 64 << 10;
 
-/// The threads and live files of a command that has not begun: all that its output needs, so that nothing can
+/// The threads and live files of a command that has not begun. They are made before it, so that nothing can
 /// be missing once it runs.
 #[derive(Debug)]
 pub(crate) struct ReadyDrains {

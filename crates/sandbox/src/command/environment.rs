@@ -28,7 +28,8 @@ pub struct EnvSpec {
     pub plan: OsString,
     /// `AGENTS_JOB`: by it the processes of a job are found again.
     pub job: OsString,
-    /// `AGENTS_FENCE`: which owner of the job it is, so that a later one can tell what an earlier one left.
+    /// `AGENTS_FENCE`: the number of this owner of the job, so that a later owner can recognise the processes
+    /// of an earlier one.
     pub fence: u64,
     /// `AGENTS_OUTPUT`: the file that the command may write its result to.
     pub output: Option<PathBuf>,

@@ -28,8 +28,8 @@ pub struct KillJobError {
     pub killed: u32,
 }
 
-/// Kills the processes of a job that owners with a smaller fence than `before` started, and waits as long as
-/// `wait` until they are gone; says how many there were.
+/// Kills the processes of a job that owners with a smaller fence than `before` started. Waits as long as
+/// `wait` until they are gone, and returns how many there were.
 ///
 /// # Errors
 /// Returns an error if one of them stays alive: it hangs in the kernel, or is another user's by now.

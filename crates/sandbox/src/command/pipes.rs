@@ -1,9 +1,9 @@
 //! The pipes of a program whose input and output stay with the caller that started it.
 //!
 //! # Invariants
-//! 1. The program's output goes to the caller that started it and nowhere else; the part of the talk to be
-//!    stored is written to [`PipedStreams::log`], and becomes the command's standard output, in the live file
-//!    and in [`CommandExit`](super::CommandExit), within the same bounds.
+//! 1. The program's output goes to the caller that started it and nowhere else. The caller writes the part of
+//!    the talk that is to be stored to [`PipedStreams::log`]. That becomes the command's standard output, in
+//!    the live file and in [`CommandExit`](super::CommandExit), within the same bounds.
 //! 2. All else is as with every command: its walls, its time, its death.
 //!
 //! # Not here

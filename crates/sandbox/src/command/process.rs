@@ -98,7 +98,7 @@ pub(crate) struct LaunchedCommand {
     pub(crate) mark: OsString,
     /// The threads that read its output.
     pub(crate) drains: Drains,
-    /// Returns the isolation that keeps it apart.
+    /// The isolation of the command.
     pub(crate) isolation: IsolationUsed,
     /// The ends of one that is spoken to.
     pub(crate) spoken: Option<PipedStreams>,
@@ -145,7 +145,7 @@ impl RunningCommand {
         Self { child, tree, drains, isolation, spoken, forwarder, started: Instant::now(), _counted }
     }
 
-    /// Returns the isolation that keeps it apart.
+    /// Returns the isolation of the command.
     pub fn isolation(&self) -> &IsolationUsed {
         &self.isolation
     }
@@ -162,7 +162,7 @@ impl RunningCommand {
 
     /// Waits until all of it is dead.
     pub fn wait(mut self) -> CommandExit {
-        // Nobody will speak to it: it reads the end.
+        // No caller will speak to it: it reads the end.
         drop(self.spoken.take());
         let EndReport { how, killed, limit } = self.wait_for_death();
         let (stdout, stderr) = match self.drains.take() {
@@ -189,8 +189,8 @@ impl RunningCommand {
 
     fn wait_for_death(&mut self) -> EndReport {
         let told = self.tree.wait();
-        // It ends after the tree, or was killed by somebody: either way there is nothing more to learn from
-        // it.
+        // It ends after the tree, or another process killed it: either way there is nothing more to learn
+        // from it.
         let _ = self.child.wait();
         // No flow outlives it.
         drop(self.forwarder.take());
@@ -246,7 +246,7 @@ impl CommandProcesses {
         if self.namespaced {
             let _ = rustix::process::pidfd_send_signal(&self.reaper, Signal::KILL);
         } else {
-            // Only the reaper knows the tree; one that was stopped has to go on.
+            // Only the reaper knows the tree; one that was stopped has to continue.
             control::ask_to_kill(&self.control);
             let _ = rustix::process::pidfd_send_signal(&self.reaper, Signal::CONT);
         }

@@ -123,7 +123,7 @@ pub fn read_at_hand(
     if FileType::from_raw_mode(found.stx_mode.into()) != FileType::RegularFile {
         return None;
     }
-    // One more than there should be: whether it ends there is told by the same read.
+    // One byte more than there should be: the same read shows whether the file ends there.
     let expected = usize::try_from(found.stx_size).unwrap_or(usize::MAX).saturating_add(1).min(bytes_max);
     let mut bytes = vec![0; expected];
     let mut filled = 0;
@@ -137,7 +137,7 @@ pub fn read_at_hand(
         }
     }
     bytes.truncate(filled);
-    // One that grows meanwhile is read by whoever can wait.
+    // A file that grows meanwhile is left to a caller that can wait.
     (filled as u64 <= found.stx_size).then_some((bytes, found.stx_size))
 }
 
@@ -154,7 +154,7 @@ fn read_opened(file: File, bytes_max: u64) -> io::Result<(Vec<u8>, u64)> {
 }
 
 impl Sandbox {
-    /// Writes a whole file; one that is there keeps its mode, directories that are missing are made. The next
+    /// Writes a whole file. The mode of an existing file stays, and missing directories are made. The next
     /// scan reports it.
     ///
     /// # Errors
@@ -220,7 +220,7 @@ mod tests {
             let waited = read_file(root.as_fd(), &RelPath::new(name).unwrap(), 4096).unwrap();
             assert_eq!(at_last(name, LinkPolicy::Refuse), Some(waited), "{name}");
         }
-        // A link is at hand once somebody has followed it: the first who does writes down when.
+        // A link is cached once it has been followed: the first process that follows it records when.
         let inside = RelPath::new("inside").unwrap();
         let followed = (0..1000).find_map(|_| {
             read_through_links(root.as_fd(), &inside, 4096, &HiddenInProject::default()).unwrap();

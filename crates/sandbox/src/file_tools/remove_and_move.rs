@@ -110,7 +110,8 @@ impl Sandbox {
         }
         make_parents(self.root(no)?, to)?;
         match self.rename(no, from, to, overwrite) {
-            // An overlay does not rename a directory of the user's: it is made anew, and its files are moved.
+            // An overlay does not rename a directory of the user's: a new one is made, and its files are
+            // moved.
             Err(Errno::XDEV) if !parts.dirs.is_empty() => self.move_parts(no, from, to, &parts)?,
             Err(Errno::EXIST) => return Err(WriteFileError::Exists { path: to.clone() }),
             renamed => renamed.map_err(|errno| io_at(from)(errno.into()))?,

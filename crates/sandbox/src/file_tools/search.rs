@@ -98,7 +98,7 @@ pub fn search(root: BorrowedFd<'_>, wanted: &SearchRequest<'_>) -> Result<Search
         }
         if listed.kind == ListedKind::File && listed.size <= TEXT_BYTES_MAX && search.is_wanted(&listed.path)
         {
-            // What cannot be read has nothing to be found.
+            // A file that cannot be read has no match.
             if let Ok((bytes, len)) = super::read_file(root, &listed.path, TEXT_BYTES_MAX) {
                 search.file(&listed.path, &bytes, len);
             }

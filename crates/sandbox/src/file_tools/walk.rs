@@ -65,7 +65,7 @@ pub struct WalkRequest<'a> {
     pub hidden: &'a HiddenInProject,
 }
 
-/// Tells of everything below a directory.
+/// Reports everything below a directory.
 ///
 /// # Errors
 /// The directory itself cannot be read. One below it that cannot is passed over.

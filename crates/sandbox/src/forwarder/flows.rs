@@ -3,7 +3,7 @@
 //! # How
 //! A connection is made outside first. Only then does the stack answer the command's first packet, so that a
 //! refusal out there is a refusal inside. Datagrams are taken out of their packets and put into new ones. All
-//! of it is one loop that waits for whatever can go on.
+//! of it is one loop that waits until a flow can continue.
 //!
 //! # Invariants
 //! 1. Bytes wait in the buffers of the stack and of the kernel, nowhere else: each flow costs a bounded
@@ -187,7 +187,7 @@ impl Flows {
         }
     }
 
-    /// Waits until something can go on; `None` when it is over.
+    /// Waits until a flow can continue; `None` when it is over.
     fn wait(&mut self, lifeline: BorrowedFd<'_>) -> Option<ReadyFlows> {
         let now = self.now();
         let delay = self
@@ -269,7 +269,8 @@ impl Flows {
         }
     }
 
-    /// Begins a connection outside. What may not be reached, and what is too much, the stack refuses.
+    /// Begins a connection outside. The stack refuses an address that may not be reached, and a connection
+    /// beyond the bound.
     fn begin(&mut self, ends: FlowEndpoints, first: &[u8]) {
         match self.connections.get(&ends).map(|connection| &connection.stage) {
             Some(ConnectionState::Connecting { .. }) => return,
@@ -367,7 +368,7 @@ impl Flows {
                 over.push((*ends, *handle));
             }
         }
-        // What is closed has still to say so.
+        // A closed connection must still send its end.
         self.work_stack();
         for (ends, handle) in over {
             self.sockets.remove(handle);

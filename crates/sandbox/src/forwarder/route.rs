@@ -27,7 +27,7 @@ const ANSWER_BYTES_MAX: usize = 8192;
 pub(super) fn leads_to_this_machine(ip: IpAddr) -> bool {
     match kind_of_route(ip.to_canonical()) {
         Ok(kind) => kind != libc::RTN_UNICAST,
-        // Where nothing leads, nothing is reached.
+        // Without a route nothing is reached.
         Err(error) => !matches!(Errno::from_io_error(&error), Some(Errno::NETUNREACH | Errno::HOSTUNREACH)),
     }
 }

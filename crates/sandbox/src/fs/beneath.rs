@@ -128,8 +128,8 @@ fn beneath(links: LinkPolicy) -> ResolveFlags {
     }
 }
 
-/// The same where the kernel has no `openat2`, or keeps it from us: one component after the other, no link
-/// followed.
+/// The same if the kernel has no `openat2`, or denies it to us: opens one component after the other, and
+/// follows no link.
 fn open_by_components(
     root: BorrowedFd<'_>,
     path: &RelPath,

@@ -122,7 +122,7 @@ impl<'a> PermissionGuard<'a> {
     ) -> Result<OwnedFd, BeneathError> {
         let first = open_dir(root, dir);
         let closed = match &first {
-            // Readable is not enough: what lies in it is looked at by name.
+            // Readable is not enough: its entries are looked at by name.
             Ok(opened) => rustix::fs::fstat(opened).is_ok_and(|stat| stat.st_mode & 0o500 != 0o500),
             Err(BeneathError::Io { source, .. }) => source.kind() == io::ErrorKind::PermissionDenied,
             Err(BeneathError::Escapes { .. }) => false,

@@ -2,7 +2,7 @@
 //! git ignores.
 //!
 //! # Invariants
-//! 1. Nobody is waited for: a pipe, a socket or a device is an error, and is not read.
+//! 1. No other process is waited for: a pipe, a socket or a device is an error, and is not read.
 //! 2. No more is read than was asked for.
 //!
 //! # Not here
@@ -26,7 +26,7 @@ pub(crate) fn open_own(path: &Path, access: OFlags) -> io::Result<File> {
     only_regular(File::from(rustix::fs::openat(CWD, path, flags, Mode::empty())?))
 }
 
-/// The same of what was opened, without waiting for anybody.
+/// The same for a file that was opened, without waiting for another process.
 pub(crate) fn only_regular(file: File) -> io::Result<File> {
     match file.metadata()?.is_file() {
         true => Ok(file),

@@ -100,7 +100,8 @@ fn open_to_remove(dir: BorrowedFd<'_>, name: &CStr) -> io::Result<Option<OwnedFd
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let held = match rustix::fs::openat2(dir, name, flags, Mode::empty(), no_way_out) {
         Ok(held) => held,
-        // Without openat2 a mount would be crossed, so nothing is gone into that cannot be told to be none.
+        // Without openat2 a mount would be crossed, so only directories that are surely no mounts are
+        // entered.
         Err(Errno::NOSYS) => open_on_same_device(dir, name, flags)?,
         Err(Errno::NOENT) => return Ok(None),
         Err(errno) => return Err(errno.into()),

@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. Git runs nothing else, fetches nothing, and is ended and reaped when the caller stops it
 //!    (`git::command`).
-//! 2. What it prints is read as it comes; no answer, however long, is held whole.
+//! 2. Its output is read as it comes; no answer, however long, is held whole.
 //!
 //! # Not here
 //! The meaning of commits: that is the index's.
@@ -81,7 +81,7 @@ pub enum GitLogError {
         /// The output of the program.
         message: String,
     },
-    /// Nobody waits any more.
+    /// The caller no longer waits.
     #[error("git was stopped")]
     Stopped,
 }
@@ -106,8 +106,9 @@ impl GitHistory {
         GitDir::around(project).map(|(_, git_dir)| GitHistory { dir: project.to_owned(), git_dir })
     }
 
-    /// The newest commit; none before the first. It is read from the repository's files where they say it
-    /// plainly, so that who asks again and again does not start a program each time. Otherwise git is asked.
+    /// The newest commit; none before the first. It is read from the repository's files if they name it
+    /// plainly. So a caller that asks again and again does not start a program each time. Otherwise git is
+    /// asked.
     ///
     /// # Errors
     /// Git cannot be run, says no, or was stopped.
@@ -123,7 +124,7 @@ impl GitHistory {
         match read_regular(&self.git_dir.common.join("shallow"), SHALLOW_BYTES_MAX) {
             Ok(ends) => Hash::from_content(&ends).to_string(),
             Err(why) if why.kind() == io::ErrorKind::NotFound => String::new(),
-            // What cannot be read is cut off somewhere.
+            // A file that cannot be read counts as cut off somewhere.
             Err(_) => Hash::from_content(&[]).to_string(),
         }
     }
@@ -146,8 +147,9 @@ impl GitHistory {
         }
     }
 
-    /// Returns at most `commits_max` commits that are no merges, down to `stop_at`, which is not among them;
-    /// all, if it is not an ancestor of HEAD. Of each at most `paths_max` paths and one.
+    /// Returns at most `commits_max` commits that are no merges, down to `stop_at`, which is not among them.
+    /// If `stop_at` is not an ancestor of HEAD, it does not end the list. Of each commit at most `paths_max`
+    /// paths and one are returned.
     ///
     /// # Errors
     /// Git cannot be run, says no, or was stopped.
@@ -182,7 +184,7 @@ impl GitHistory {
         let mut reader = LogReader { paths_max, ..LogReader::default() };
         let ended = command.run(&mut |bytes| reader.read(bytes))?;
         if !ended.is_success {
-            // What `HEAD` names may not be there.
+            // The commit that `HEAD` names may not exist.
             return match self.head_by_git(is_over)? {
                 None => Ok(GitLog::default()),
                 Some(_) => Err(GitLogError::Failed { message: ended.first_line() }),

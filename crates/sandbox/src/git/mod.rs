@@ -3,8 +3,8 @@
 //! # Invariants
 //! 1. Nothing here writes to the user's repository (`command`).
 //! 2. A pipe in the place of one of its files is not waited for.
-//! 3. A private repository borrows the user's objects and has everything else of its own. What is committed,
-//!    branched, packed or pruned in it stays in it.
+//! 3. A private repository borrows the user's objects and has everything else of its own. Commits, branches,
+//!    packs and prunes in it stay in it.
 
 pub(crate) mod command;
 pub(crate) mod index;
@@ -111,9 +111,9 @@ pub(crate) fn paths_in(listed: &[u8]) -> BTreeSet<Vec<u8>> {
 
 /// Makes `<copy>/.git`, through which the copy looks to git as `tree` does.
 ///
-/// While a command runs, the copy may be mounted over `tree` and so hide the very objects that it borrows.
-/// They have a second place therefore: an empty directory in `lent`, with a link next to it that says what is
-/// to be mounted there ([`ViewRoot::borrowed`](crate::view::ViewRoot::borrowed)).
+/// While a command runs, the copy may be mounted over `tree` and so hide the very objects that it borrows. So
+/// they have a second place: an empty directory in `lent`. A link next to it names the directory to be
+/// mounted there ([`ViewRoot::borrowed`](crate::view::ViewRoot::borrowed)).
 pub(crate) fn make_private(
     tree: &Path,
     copy: &Path,

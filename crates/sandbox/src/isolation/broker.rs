@@ -1,12 +1,12 @@
-//! Changes of modes, owners and times for a command that only Landlock keeps apart.
+//! Changes of modes, owners and times for a command that only Landlock isolates.
 //!
 //! Landlock does not know of them, and a filter of calls cannot read paths. So each such call waits for the
-//! reaper, which finds the file as the command would, and changes it in the command's place if it is below
-//! what the command may write.
+//! reaper, which finds the file as the command would. The reaper changes it in the command's place if it is
+//! below a path that the command may write.
 //!
 //! # Invariants
-//! 1. What is judged is what is changed: the file is held open from the one to the other. Nothing that the
-//!    command changes meanwhile, in its memory or in the tree, leads elsewhere.
+//! 1. The file that is judged is the one that is changed: it is held open from the one to the other. Nothing
+//!    that the command changes meanwhile, in its memory or in the tree, leads elsewhere.
 //! 2. The reaper changes nothing that the command's user could not change: it is the same user, without
 //!    privileges.
 //!
@@ -76,8 +76,8 @@ pub(super) fn install(socket: &OwnedFd) -> Result<(), String> {
     program.push(instruction(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_USER_NOTIF));
     let length = u16::try_from(program.len()).map_err(|error| error.to_string())?;
     let filter = libc::sock_fprog { len: length, filter: program.as_mut_ptr().cast() };
-    // SAFETY: the filter and its instructions live during the call; the descriptor that it returns is nobody
-    // else's.
+    // SAFETY: the filter and its instructions live during the call; the descriptor that it returns has no
+    // other owner.
     let listener = unsafe {
         let listener = libc::syscall(
             libc::SYS_seccomp,
@@ -118,12 +118,12 @@ impl Broker {
             Err(errno) => -errno.raw_os_error(),
         };
         let response = libc::seccomp_notif_resp { id: asked.id, val: 0, error, flags: 0 };
-        // SAFETY: the response lives during the call. One who died meanwhile needs none.
+        // SAFETY: the response lives during the call. A process that died meanwhile needs none.
         unsafe { libc::ioctl(self.listener.as_raw_fd(), SEND as _, &response) };
     }
 
     fn receive(&self) -> Option<libc::seccomp_notif> {
-        // SAFETY: the kernel demands zeros, fills the record, and keeps no hold of it.
+        // SAFETY: the kernel demands zeros, fills the record, and does not hold it afterwards.
         unsafe {
             let mut asked: libc::seccomp_notif = std::mem::zeroed();
             let received = libc::ioctl(self.listener.as_raw_fd(), RECEIVE as _, &mut asked);

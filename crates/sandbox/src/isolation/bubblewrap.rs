@@ -2,13 +2,13 @@
 //! namespaces.
 //!
 //! We stay outside as a subreaper. Inside, bubblewrap runs our own program once more, which raises the
-//! remaining walls and becomes the command. It says so over an inherited pipe: if it says nothing, bubblewrap
-//! failed, and what that printed is the reason.
+//! remaining walls and becomes the command. It reports that over an inherited pipe. If it reports nothing,
+//! bubblewrap failed, and its output is the reason.
 //!
 //! # Invariants
 //! 1. bubblewrap dies with us (`--die-with-parent`: our process has one thread, so it is not fooled by one
 //!    that ends), and its processes with it.
-//! 2. What is printed by bubblewrap itself never gets among the command's output.
+//! 2. The output of bubblewrap itself never gets into the command's output.
 //!
 //! # Not here
 //! Scratch directories: older versions cannot do them, so they stay read-only and are noted.

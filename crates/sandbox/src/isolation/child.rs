@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. It has one thread, from beginning to end: namespaces can only be entered so.
-//! 2. Of what it inherited it keeps the socket and nothing else, and that is closed on exec.
+//! 2. Of its inherited descriptors it retains only the socket, which is closed on exec.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -52,7 +52,7 @@ fn close_from(first: i32, last: i32) -> io::Result<()> {
     if first > last {
         return Ok(());
     }
-    // SAFETY: this is the beginning of the process: nobody owns a descriptor yet but the one that is left
+    // SAFETY: this is the beginning of the process: no code owns a descriptor yet but the one that is left
     // out.
     let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
@@ -136,7 +136,7 @@ pub(super) fn become_reaper(control: &OwnedFd) -> Result<(), String> {
     reaper::introduce(control).map_err(|error| format!("pidfd: {error}"))
 }
 
-/// Tells why the backend does not work, and ends.
+/// Reports why the backend does not work, and ends.
 pub(super) fn fail(control: &OwnedFd, why: String) -> ! {
     fail_with(control, StartFailure::Rung(why))
 }

@@ -203,7 +203,7 @@ impl DeliveredOrder {
     }
 }
 
-/// Sends a report. Nobody there to hear it is no failure: the closed lifeline is noticed elsewhere.
+/// Sends a report. A missing receiver is no failure: the closed lifeline is noticed elsewhere.
 pub(super) fn report(socket: impl AsFd, report: &ChildReport, carried: &[BorrowedFd<'_>]) {
     if let Ok(text) = serde_json::to_vec(report) {
         let _ = fd_passing::send(socket.as_fd(), &text, carried);

@@ -29,7 +29,8 @@ impl DeviceFiles {
     pub(super) fn open() -> Self {
         let cloned = DEVICES.iter().filter_map(|name| {
             let device = clone_tree(&Path::new("/dev").join(name)).ok()?;
-            // Who owns a device file could change its mode and times; it is written to through such a mount as before.
+            // The owner of a device file could change its mode and times. Through such a mount the device can
+            // be written to as before.
             let flags = MountAttrFlags::MOUNT_ATTR_RDONLY | MountAttrFlags::MOUNT_ATTR_NOSUID;
             set_attributes(device.as_fd(), "", AttributeScope::This, flags).ok()?;
             Some((*name, device))

@@ -108,7 +108,7 @@ fn raise_walls(order: &ChildOrder, layout: &MountLayout, broker: Option<&OwnedFd
     let strength = match order.rung {
         IsolationBackend::Namespaces | IsolationBackend::Bubblewrap => LandlockRole::Second,
         IsolationBackend::Landlock => LandlockRole::Alone,
-        // What can be had is taken, nothing is promised.
+        // Each wall that is possible is raised, and none is promised.
         IsolationBackend::None => {
             if order.user_namespace {
                 privileges::drop_all().map_err(|error| format!("giving up privileges: {error}"))?;
@@ -130,7 +130,7 @@ fn raise_walls(order: &ChildOrder, layout: &MountLayout, broker: Option<&OwnedFd
 fn set_limits(order: &ChildOrder) {
     let lower = |resource: Resource, to: u64| {
         let to = Some(rustix::process::getrlimit(resource).maximum.map_or(to, |most| most.min(to)));
-        // Who may not lower it is watched all the same.
+        // A process that may not lower it is watched all the same.
         let _ = rustix::process::setrlimit(resource, Rlimit { current: to, maximum: to });
     };
     lower(Resource::Core, 0);
@@ -144,13 +144,13 @@ fn set_limits(order: &ChildOrder) {
 }
 
 /// Resets the signals that our own process ignores or blocks. Uses the system call itself: the C library
-/// keeps two signals to itself, and they may come to us ignored.
+/// reserves two signals for itself, and they may be ignored when we start.
 fn reset_signals() {
     const SIGNAL_MAX: i32 = 64;
     const SET_BYTES: usize = 8;
     let by_default = [0_u64; 4];
     for signal in 1..=SIGNAL_MAX {
-        // SAFETY: zeros are the default action with no flags and no mask, and as long as the kernel reads; a
+        // SAFETY: zeros are the default action with no flags and no mask, and as many as the kernel reads. A
         // signal that cannot be set is left alone.
         unsafe {
             libc::syscall(

@@ -30,8 +30,8 @@ use super::seccomp;
 pub(crate) enum GitPrograms {
     /// It may not.
     Refused,
-    /// It may. They are in the same walls, and modes, owners, times and attributes of files stay as they are:
-    /// such calls do nothing, because Landlock does not know of them.
+    /// It may. They are within the same walls. Modes, owners, times and attributes of files stay as they are:
+    /// calls to change them do nothing, because Landlock does not know of them.
     Started,
 }
 

@@ -92,8 +92,8 @@ pub(super) struct ReceivedSignals {
 impl Signals {
     /// Blocks `SIGCHLD` and `SIGTERM`; what it returns becomes readable instead.
     pub(super) fn block() -> io::Result<Signals> {
-        // SAFETY: the set is made in place and lives during the calls; the descriptor is new and nobody
-        // else's.
+        // SAFETY: the set is made in place and lives during the calls; the descriptor is new and has no other
+        // owner.
         unsafe {
             let mut set = std::mem::zeroed();
             libc::sigemptyset(&mut set);

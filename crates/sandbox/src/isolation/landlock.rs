@@ -4,8 +4,8 @@
 //! # Invariants
 //! 1. Only what is named may be read, run and written. Within namespaces everything may be read: mounts cover
 //!    the rest.
-//! 2. If it is used alone ([`LandlockRole::Alone`]), a kernel that cannot hold back truncation is refused,
-//!    since that is a write; what newer kernels can do beyond that is taken when it is there.
+//! 2. If it is used alone ([`LandlockRole::Alone`]), a kernel that cannot prevent truncation is refused,
+//!    because truncation is a write. The rights that only newer kernels know are used if they are available.
 //!
 //! # Not here
 //! Modes, owners and times of files: Landlock does not know of them, so if it is used alone the sibling

@@ -1,10 +1,10 @@
 //! The layout of a command's file system: the steps that build it.
 //!
 //! # Invariants
-//! 1. Steps are in the order of their depth, so that nothing is covered by what comes later: a project below
-//!    `/tmp` comes after the private `/tmp`, a hidden directory inside a project comes after the project.
+//! 1. Steps are in the order of their depth, so that no later step covers an earlier one. A project below
+//!    `/tmp` comes after the private `/tmp`, and a hidden directory inside a project comes after the project.
 //! 2. At the same path a project wins over everything, and hiding wins over the rest.
-//! 3. Of the user's home nothing is seen but what is named, and what is hidden not even then.
+//! 3. Of the user's home only named paths are seen, and hidden ones not even if they are named.
 //! 4. All paths are real ones, without links, as they were before anything was mounted.
 //!
 //! # Not here
@@ -230,7 +230,7 @@ fn fixed_steps(order: &ChildOrder) -> Vec<LayoutStep> {
             steps.push(LayoutStep { at: kept.into(), what: MountContent::Link { target } });
         }
     }
-    // Where names are resolved by a service, the file that says so lies below `/run`.
+    // If a service resolves names, the file that says so is below `/run`.
     if order.network
         && let Ok(at) = fs::canonicalize("/etc/resolv.conf")
     {
@@ -251,8 +251,8 @@ fn borrowed_step(borrowed: &BorrowedDir) -> Option<LayoutStep> {
     Some(LayoutStep { at, what: MountContent::Tree { source, writable: false } })
 }
 
-/// Adds the scratch directories that are not there, and returns a note for each that cannot be made: a mount
-/// needs a place, and places are made in directories of the command's own only. The rest of the machine is
+/// Adds the scratch directories that are not there, and returns a note for each that cannot be made. A mount
+/// needs a place, and places are made only in directories of the command's own. The rest of the machine is
 /// the user's.
 fn add_missing_scratch(order: &ChildOrder, steps: &mut Vec<LayoutStep>) -> Vec<String> {
     let mut notes = Vec::new();
@@ -294,9 +294,9 @@ fn real_but_missing(path: &Path, known: &mut HashMap<PathBuf, Option<PathBuf>>) 
     plain.then(|| real.join(rest))
 }
 
-/// The paths that are there, without links. What cannot be reached, the command cannot reach either.
+/// The paths that are there, without links. A path that we cannot reach, the command cannot reach either.
 fn existing(paths: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
-    // Of the paths that are hidden by default most are not there, and one look tells that.
+    // Of the paths that are hidden by default most are not there, and one look shows that.
     let there = paths.iter().filter(|path| fs::symlink_metadata(path).is_ok());
     there.filter_map(|path| fs::canonicalize(path).ok())
 }
@@ -367,7 +367,7 @@ fn shown_of_home(order: &ChildOrder, home: &Path, open: &[PathBuf]) -> Vec<Layou
         .filter(|path| path.starts_with(home) && !below_a_root(order, path) && !is_open(path))
         .collect();
     shown.sort();
-    // What is below is part of what is above.
+    // A path below another is part of it.
     shown.dedup_by(|below, above| below.starts_with(above));
     let named = order.show.iter().chain(&order.scratch).chain(&order.writable);
     let mut links: Vec<(PathBuf, PathBuf)> = named.flat_map(|path| links_to(order, home, path)).collect();
@@ -404,8 +404,8 @@ fn links_to(order: &ChildOrder, home: &Path, path: &Path) -> Vec<(PathBuf, PathB
     links
 }
 
-/// Returns the paths that a command may read if it sees the file system as it is: everything but the home and
-/// what is hidden, then what is named of the home, the projects, and what it may write.
+/// Returns the paths that a command may read if it sees the file system as it is. First everything but the
+/// home and the hidden paths, then the named paths of the home, the projects, and the writable paths.
 fn readable(order: &ChildOrder, home: Option<&Path>, hidden: &[PathBuf]) -> Vec<PathBuf> {
     let mut readable = Vec::new();
     let holes: Vec<PathBuf> = home.map(Path::to_owned).into_iter().chain(hidden.iter().cloned()).collect();

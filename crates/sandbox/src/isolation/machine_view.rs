@@ -8,21 +8,22 @@
 //! directory is made new as well, which is cheaper.
 //!
 //! # Invariants
-//! 1. An overlay shows the files of a directory and not its sockets and named pipes: the kernel finds the
+//! 1. An overlay shows the files of a directory and not its sockets and named pipes. The kernel finds the
 //!    other end by the inode, and an overlay has inodes of its own. So no program outside is reached by a
 //!    path, also not by a socket that appears later. Sockets that a command makes for itself, in its projects
 //!    or in `/tmp`, work.
 //! 2. A directory that can only be shown as it is, is returned in [`MachineView::unsealed`]; the caller then
 //!    refuses all UNIX sockets.
-//! 3. As root the overlays read with the rights of a user who owns nothing: root's own files stay out of
-//!    sight, though the command is root. What the layout names, and root's home, is shown as it is.
-//! 4. Root that cannot give up its rights, or cannot cover a directory, covers the closed entries near
-//!    the top of it one by one; such a directory is returned in [`MachineView::exposed`].
-//! 5. Something mounted is shown, or covered with nothing: what is below a mount is never uncovered.
+//! 3. As root the overlays read with the rights of a user who owns nothing. So root's own files stay out of
+//!    sight, although the command is root. The paths that the layout names, and root's home, are shown as
+//!    they are.
+//! 4. If root cannot give up its rights, or cannot cover a directory, it covers the closed entries near the
+//!    top of it one by one. Such a directory is returned in [`MachineView::exposed`].
+//! 5. A mount is shown, or covered by an empty one: the files below a mount are never uncovered.
 //! 6. File systems of the kernel are shown below `/sys` only, where the layout masks what they report.
 //!
 //! # Not here
-//! What the layout puts over it: the sibling `mounts`.
+//! The mounts that the layout puts over it: the sibling `mounts`.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -163,7 +164,7 @@ impl MachineView {
             let below = piece.at.strip_prefix("/").unwrap_or(&piece.at);
             match piece.shows.put(&Path::new(WORKSHOP).join(below)) {
                 Ok(made) => writable.extend(made),
-                // Nobody can go there either.
+                // The command cannot go there either.
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
                 Err(error) => {
                     return Err(io::Error::new(error.kind(), format!("{}: {error}", piece.at.display())));
@@ -255,7 +256,7 @@ struct MachineWalk<'a> {
     looks: usize,
     /// Directories in whose place there is an empty one.
     cleared: Vec<PathBuf>,
-    /// The directories that were looked at on the way to others, and whether each keeps other users out.
+    /// The directories that were looked at on the way to others, and whether each is closed to other users.
     closed: RefCell<HashMap<PathBuf, bool>>,
     outside: MachineView,
 }
@@ -350,8 +351,8 @@ impl<'a> MachineWalk<'a> {
         self.layout.steps.iter().any(|step| step.covers() && path.starts_with(&step.at))
     }
 
-    /// The first directory on the way to `path` that a user who owns nothing may not enter; none for a user
-    /// other than root, who goes where they may go.
+    /// Returns the first directory on the way to `path` that a user who owns nothing may not enter. `None`
+    /// for a user other than root, because that user's own rights apply.
     fn closed_way(&self, path: &Path) -> Option<PathBuf> {
         if !self.is_root {
             return None;
@@ -372,8 +373,8 @@ impl<'a> MachineWalk<'a> {
         closed.filter(|dir| !self.is_covered(dir) && !is_own(dir)).map(Path::to_owned)
     }
 
-    /// Puts an empty directory in the place of one that keeps others out, so that `path` can be shown below
-    /// it.
+    /// Puts an empty directory in the place of one that is closed to others, so that `path` can be shown
+    /// below it.
     fn clear_way(&mut self, path: &Path) {
         let Some(dir) = self.closed_way(path).filter(|dir| !self.cleared.contains(dir)) else { return };
         self.outside.pieces.retain(|piece| !piece.at.starts_with(&dir));
@@ -606,8 +607,8 @@ fn is_empty(dir: &OwnedFd, path: &Path) -> bool {
 enum OverlayMarks {
     /// Those of users, all that an ordinary user can have.
     User,
-    /// Those of the kernel. They can be asked for without the right to read the directory that has them, so
-    /// that one which is closed to others is found and can be covered.
+    /// Those of the kernel. They can be read without the right to read the directory that has them. So a
+    /// directory that is closed to others is found and can be covered.
     Trusted,
 }
 

@@ -33,7 +33,7 @@ pub(super) fn program(order: &ChildOrder) -> Option<InvisibleProgram> {
     };
     exec::candidates(order).into_iter().find_map(|candidate| {
         let path = PathBuf::from(OsStr::from_bytes(candidate.as_bytes()));
-        // One that is named from the directory of the command lies in a project.
+        // One that is named from the directory of the command is in a project.
         let real = if path.is_absolute() { path.canonicalize().ok()? } else { return None };
         let below = covered(&layout, &path).or_else(|| covered(&layout, &real))?;
         real.is_file().then(|| InvisibleProgram { path, below: below.to_owned() })

@@ -1,4 +1,4 @@
-//! Keeps commands from the rest of the machine.
+//! Isolates commands from the rest of the machine.
 //!
 //! # The backends, best first
 //! 1. **namespaces**: mounts, processes, network and more of the command's own; the projects on their paths,
@@ -16,8 +16,8 @@
 //! socket closes.
 //!
 //! # Invariants
-//! 1. A backend that does not work as a whole is skipped with the reason; none is used by halves. What cannot
-//!    be done and may be missing (a scratch directory) is noted.
+//! 1. A backend that does not work as a whole is skipped with the reason; none is used by halves. A part that
+//!    cannot be made and may be missing (a scratch directory) is noted.
 //! 2. The report of the isolation in force comes from the steps that were done: [`IsolationUsed`].
 //! 3. The child has the marks of the job as its environment and nothing else: no secret of ours could be
 //!    read there.

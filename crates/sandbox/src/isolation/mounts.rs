@@ -1,21 +1,21 @@
 //! Builds the file system of a command.
 //!
 //! # How
-//! 1. Whatever is needed later is opened and cloned, while all of it can still be reached.
+//! 1. All trees that are needed later are opened and cloned, while they can still be reached.
 //! 2. Everything is made read-only, recursively.
-//! 3. One file system in memory is made: each directory that the command gets for itself is one in there,
-//!    cloned as a mount of its own. One costs as much as ten mounts.
+//! 3. One file system in memory is made. Each directory that the command gets for itself is a directory in
+//!    it, cloned as a mount of its own. One file system costs as much as ten mounts.
 //! 4. The rest of the machine becomes a new root: the sibling `machine_view`.
 //! 5. The steps of the layout are done in their order; places that do not exist in a private directory are
 //!    made.
-//! 6. What had to be writable for that becomes read-only too.
+//! 6. Mounts that had to be writable for that become read-only too.
 //!
 //! # Invariants
-//! 1. The tree that is put at a project's path is the sandbox's, by device and inode, not what happens to lie
-//!    there.
+//! 1. The tree that is put at a project's path is the sandbox's, by device and inode, not one that happens to
+//!    be there.
 //!
 //! # Not here
-//! What goes where: the sibling `layout`.
+//! The place of each mount: the sibling `layout`.
 
 use std::fs::{self, File};
 use std::io;
@@ -102,9 +102,9 @@ pub(super) fn build(
     Ok(told)
 }
 
-/// Makes the file system in memory and what is cloned of it: the covers of masked paths, which are returned,
-/// and what belongs to the steps. The view of the machine is made meanwhile: its overlays need an empty
-/// directory. None if the machine is shown as it is.
+/// Makes the file system in memory and the mounts that are cloned from it. These are the covers of masked
+/// paths, which are returned, and the directories of the steps. The view of the machine is made meanwhile:
+/// its overlays need an empty directory. None if the machine is shown as it is.
 fn fill_store(
     order: &ChildOrder,
     layout: &mut MountLayout,
@@ -121,7 +121,7 @@ fn fill_store(
         true => None,
         false => Some(survey_machine(order, layout, told).map_err(|error| format!("the machine: {error}"))?),
     };
-    // What was made of it retains what it needs.
+    // The clones of it retain what they need.
     unmount(STORE, UnmountFlags::DETACH).map_err(|errno| private(errno.into()))?;
     Ok((covers, outside))
 }
@@ -295,7 +295,7 @@ fn mask(steps: &[LayoutStep], covers: &OwnedFd) -> io::Result<()> {
     Ok(mount_bind(&dir, first)?)
 }
 
-/// Makes the covers of masked paths. What is cloned of them is read-only as they are.
+/// Makes the covers of masked paths. Their clones are read-only as they are.
 fn make_covers() -> io::Result<OwnedFd> {
     let covers = make_directory(COVERS, 0o555)?;
     File::create(covers.join(COVER_FILE))?;
@@ -313,9 +313,9 @@ fn make_directory(name: &str, mode: u32) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Makes the private directories, and lays over each scratch directory one that is thrown away: all in one
-/// file system in memory, which bounds them together. A scratch directory for which that does not work stays
-/// read-only. A private directory in another needs no mount: it is made when its turn comes.
+/// Makes the private directories, and covers each scratch directory with one that is thrown away. All are in
+/// one file system in memory, which bounds them together. A scratch directory for which that does not work
+/// stays read-only. A private directory in another needs no mount: it is made when its turn comes.
 fn make_private(ready: &mut [(&LayoutStep, PreparedMount)], told: &mut StartNotes) -> io::Result<()> {
     let steps: Vec<&LayoutStep> = ready.iter().map(|(step, _)| *step).collect();
     for (number, (step, opened)) in ready.iter_mut().enumerate() {
@@ -369,7 +369,7 @@ fn overlay(lower: BorrowedFd<'_>, store: &Path) -> io::Result<OwnedFd> {
     };
     let (upper, work) = (directory("upper")?, directory("work")?);
     let status = rustix::fs::fstat(lower)?;
-    // What is laid over a directory shows as that directory.
+    // A mount over a directory shows the mode of that directory.
     rustix::fs::chmod(store.join("upper"), Mode::from_raw_mode(status.st_mode & 0o7777))?;
     let named = |fd: BorrowedFd<'_>| format!("/proc/self/fd/{}", fd.as_raw_fd());
     let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;

@@ -28,7 +28,7 @@ pub(super) fn drop_all() -> io::Result<()> {
     Ok(())
 }
 
-/// Keeps other processes of the same user from looking into this one.
+/// Prevents other processes of the same user from looking into this one.
 pub(super) fn shut_off() -> io::Result<()> {
     use rustix::process::{DumpableBehavior, set_dumpable_behavior};
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)

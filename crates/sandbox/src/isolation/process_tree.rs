@@ -3,10 +3,9 @@
 //! # Invariants
 //! 1. [`kill_descendants`] returns only when this process has no child left. As it is a subreaper, whatever
 //!    lost its parent became its child: no child left means no descendant left.
-//! 2. A process is signalled while it is known to be a descendant; the window in which its number could be
-//!    taken by a stranger is that between reading and signalling, and within it the number is still held by a
-//!    zombie that only this tree can reap. One that is found by its environment is held by a descriptor while
-//!    it is looked at.
+//! 2. A process is signalled while it is known to be a descendant. Its number could be reused only between
+//!    reading and signalling. Within that window a zombie still holds the number, and only this tree can reap
+//!    it. One that is found by its environment is held by a descriptor while it is looked at.
 //! 3. A process that is in the middle of an exec is not taken for one without an environment.
 //!
 //! # Not here
@@ -163,8 +162,9 @@ const HOLDER_WAIT: Duration = Duration::from_secs(20);
 /// The wait for processes that are about to end.
 const LEAVING_WAIT: Duration = Duration::from_secs(1);
 
-/// The same for every process whose environment is `meant`, until none is left or the time is up. What was
-/// found is waited for: when this returns, it holds no file any more. This process itself is never meant.
+/// The same for every process whose environment is `meant`, until none is left or the time is up. The
+/// processes found are waited for: when this returns, they hold no file any more. This process itself is
+/// never meant.
 pub(crate) fn kill_where(
     meant: impl Fn(&[u8]) -> bool,
     until: Option<Instant>,
@@ -178,7 +178,7 @@ pub(crate) fn kill_where(
         }
         end_holders(&found, until);
         for MatchedProcess { held, .. } in &found {
-            // One that the death of another took along cannot be told any more, and is dead.
+            // One that died with another cannot be signalled any more, and is dead.
             let _ = rustix::process::pidfd_send_signal(held, Signal::KILL);
         }
         for MatchedProcess { pid, held, .. } in found {
@@ -237,9 +237,9 @@ fn hold_matching(meant: &impl Fn(&[u8]) -> bool) -> Vec<MatchedProcess> {
     processes().into_iter().filter_map(&mut held).collect()
 }
 
-/// The environment of a process, read into `room`; none when it cannot be looked at. One that is about to
-/// become another program has for a moment the memory of the new one, and no environment in it yet: it is
-/// looked at until it has. An empty one is believed when it was so twice in the same memory.
+/// The environment of a process, read into `room`; none when it cannot be looked at. A process that is about
+/// to become another program has for a moment the memory of the new one, without an environment. It is looked
+/// at until it has one. An empty one is believed when it was so twice in the same memory.
 fn settled_environ(pid: Pid, room: &mut Vec<u8>) -> Option<&[u8]> {
     let until = Instant::now() + BETWEEN_WAIT;
     let mut memory = None;
@@ -283,7 +283,8 @@ impl ProcessStat {
     fn read(pid: Pid) -> Option<ProcessStat> {
         let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
         let stat = String::from_utf8_lossy(&stat);
-        // The name may hold anything; behind it stand the state and, as the seventh and the 49th, the others.
+        // The name may hold anything. Behind it are the state and, as the seventh and the 49th fields, the
+        // others.
         let (_, fields) = stat.rsplit_once(')')?;
         let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
         let field = |at: usize| fields.get(at).copied();
@@ -298,8 +299,8 @@ impl ProcessStat {
         !self.is_dead && self.flags & PF_EXITING != 0
     }
 
-    /// Returns true if it has memory of its own, and keeps it: neither dead nor leaving, and none of the
-    /// kernel's.
+    /// Returns true if it has memory of its own and retains it: it is neither dead nor exiting, and none of
+    /// the kernel's.
     fn is_program(&self) -> bool {
         !self.is_dead && self.flags & (PF_EXITING | PF_KTHREAD) == 0
     }
@@ -316,7 +317,7 @@ fn wait_for_leaving(until: Option<Instant>) {
         .filter(is_leaving)
         .filter_map(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok())
         .collect();
-    // Whose they are cannot be told any more; one that takes long is not one that was just killed.
+    // Their owner is not known any more; one that takes long is not one that was just killed.
     leaving.iter().for_each(|held| {
         is_dead_by(held, Some(until));
     });

@@ -1,12 +1,12 @@
 //! The process that holds a command's tree: starts it, watches it, and leaves nothing of it behind.
 //!
-//! It is the first process of a pid namespace, where the kernel kills the rest when it ends, or a subreaper,
-//! which kills until nothing is left.
+//! It is the first process of a pid namespace, where the kernel kills the rest when it ends. Otherwise it is
+//! a subreaper, which kills until nothing is left.
 //!
 //! # Invariants
-//! 1. It ends when the command ends, when its time is up or it uses more than it may, when it is asked to
-//!    (over the socket, or by `SIGTERM` of the process that holds it), and when the lifeline closes. In each
-//!    case nothing of the tree is left when it is gone.
+//! 1. It ends when the command ends, when its time is up, when it uses more than it may, and when the
+//!    lifeline closes. It also ends when it is asked to, over the socket or by `SIGTERM` of the process that
+//!    holds it. In each case nothing of the tree is left when it is gone.
 //! 2. It holds no file descriptor but the socket and what it waits with: a command that could look into it
 //!    would find nothing there. It also cannot look.
 
@@ -47,7 +47,7 @@ pub(super) struct StartNotes {
     pub(super) notes: Vec<String>,
 }
 
-/// Tells who holds the tree.
+/// Reports the process that holds the tree.
 pub(super) fn introduce(control: &OwnedFd) -> io::Result<()> {
     let own = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty())?;
     control::report(control, &ChildReport::Reaper, &[own.as_fd()]);
@@ -55,8 +55,8 @@ pub(super) fn introduce(control: &OwnedFd) -> io::Result<()> {
 }
 
 /// Starts what `start` becomes, watches over it, and ends with it. `start` is called in the new process, with
-/// the pipe to tell of failures, and returns only on failure. `answers` is where it sends what it asks of us,
-/// and what it may change in that way. `complaints` is what else there may be to read when it did not even
+/// the pipe to report failures, and returns only on failure. `answers` has the socket for its requests to us,
+/// and the paths that it may change in that way. `complaints` has the other output to read if it did not even
 /// begin.
 pub(super) fn hold(
     kind: Kind,
@@ -204,7 +204,7 @@ impl CommandWait<'_> {
         }
     }
 
-    /// Waits for a signal, for a message, or for the deadline; returns which of the first two came, and
+    /// Waits for a signal, for a message, or for the deadline. Returns which of the first two came, and
     /// whether a call waits to be answered.
     fn next(&self, deadline: Option<Instant>) -> [bool; 3] {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -216,7 +216,7 @@ impl CommandWait<'_> {
             return [false; 3];
         }
         let is_ready = |at: usize| fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
-        // Once nobody is left to ask, the listener says so for ever.
+        // Once no process is left that could ask, the listener reports that for ever.
         let asks = fds.get(2).is_some_and(|fd| fd.revents().contains(PollFlags::IN));
         [is_ready(0), is_ready(1), asks]
     }

@@ -225,7 +225,7 @@ fn other_families(allowed: AllowedCalls) -> Result<SyscallRules, String> {
 fn rule<V: Copy + TryInto<i64>>(compared: &[(u8, SeccompCmpOp, V)]) -> Result<SeccompRule, String> {
     let conditions = compared.iter().map(|(argument, compare, value)| {
         let value = (*value).try_into().map_err(|_| "a number is too large".to_owned())?;
-        // What is compared are the lower 32 bits.
+        // The lower 32 bits are compared.
         let value = u64::from_le_bytes(i64::to_le_bytes(value)) & u64::from(u32::MAX);
         SeccompCondition::new(*argument, SeccompCmpArgLen::Dword, compare.clone(), value)
             .map_err(|error| error.to_string())

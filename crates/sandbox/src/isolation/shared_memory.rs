@@ -1,8 +1,8 @@
 //! Memory that is no process's own: files in memory, shared mappings, System V segments.
 //!
 //! # Invariants
-//! 1. What is held several times counts once, by its inode: a file that a process has open for what it has,
-//!    one that is only mapped for what is mapped of it.
+//! 1. Memory that is held several times counts once, by its inode. A file that a process has open counts with
+//!    its size. A file that is only mapped counts with its mapped part.
 //! 2. Looking waits for no file system: only files in memory are asked for their size.
 //!
 //! # Not here
@@ -98,7 +98,7 @@ fn mapped_by(pid: Pid, device: u64) -> BTreeMap<SharedObject, u64> {
     mapped_in(&String::from_utf8_lossy(&text), device)
 }
 
-/// The same, in the words of the kernel. What is mapped twice from the same place of a file counts once.
+/// The same, from the text of the kernel. A place of a file that is mapped twice counts once.
 fn mapped_in(text: &str, device: u64) -> BTreeMap<SharedObject, u64> {
     let mut places = BTreeMap::<(SharedObject, &str), u64>::new();
     let (mut place, mut resident) = (None, 0);

@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. A [`RunningCommand`] is only made once the program runs; before that, every way to fail is an error
 //!    with its reason.
-//! 2. What a backend that did not work has made is gone before the next one is tried.
+//! 2. Everything that a failed backend has made is gone before the next one is tried.
 //! 3. A lack of descriptors, processes or threads is no reason for a weaker backend.
 
 use std::collections::HashSet;
@@ -79,7 +79,7 @@ pub enum CommandStartError {
         list_reasons(reasons)
     )]
     NoIsolation {
-        /// Each backend with what stood in the way.
+        /// Each backend with the reason why it did not work.
         reasons: Vec<SkippedBackend>,
     },
     /// The files for its output cannot be made.
@@ -355,7 +355,7 @@ fn present(view: &SandboxView, home: Option<&Path>, paths: &[PathBuf]) -> Vec<Pa
         Some(fs::read_dir(dir).ok()?.flatten().map(|entry| entry.file_name()).collect())
     };
     let home = home.and_then(|home| Some((home, names_of(home)?)));
-    // One listing of the home tells of most of them.
+    // One listing of the home shows most of them.
     let is_missing_in_home = |path: &Path| {
         let Some((home, names)) = &home else { return false };
         let first = path.strip_prefix(home).ok().and_then(|below| below.components().next());
@@ -381,7 +381,7 @@ struct StartedProgram {
     forwarder: Option<Forwarder>,
 }
 
-/// Tries one backend. The outer error is one that no other backend would mend.
+/// Tries one backend. The outer error is one that no other backend would avoid.
 fn attempt(
     program: &ChildProgram,
     mut order: ChildOrder,
@@ -490,7 +490,7 @@ fn first_reports(
     }
 }
 
-/// A new directory that only this user can enter. Whoever holds the tree removes it.
+/// A new directory that only this user can enter. The process that holds the tree removes it.
 fn private_directory() -> io::Result<PathBuf> {
     use std::os::unix::fs::DirBuilderExt;
     static COUNT: AtomicU32 = AtomicU32::new(0);

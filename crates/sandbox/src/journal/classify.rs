@@ -10,13 +10,13 @@
 //!
 //! # Invariants
 //! 1. Torn is never guessed within one boot: every byte is accounted for.
-//! 2. If one op clears the way for another, each is classified on its own: what is not cleared cannot have
-//!    been made.
-//! 3. If a later op changes what an earlier one left at the same path, or closes the directory above it,
-//!    the earlier one is done: ops are begun in their order.
+//! 2. If one op clears the way for another, each is classified on its own. If the way is not clear, the other
+//!    cannot have been made.
+//! 3. If a later op changes the result of an earlier one, or closes the directory above it, the earlier one
+//!    is done. Ops are begun in their order.
 //!
 //! # Not here
-//! What follows from it ([`super::recover`], [`super::undo_op`]).
+//! The consequences ([`super::recover`], [`super::undo_op`]).
 
 use std::fs::File;
 use std::io::Read;
@@ -47,7 +47,7 @@ pub(super) enum OpProgress {
     Post,
     /// Half of it.
     Torn(TornFile),
-    /// Somebody else was there.
+    /// Another process changed it.
     Other,
 }
 
@@ -176,7 +176,7 @@ impl JournalReplay {
         let file = seen.open_file()?;
         let stamp = ContentStamp::of_file(&file)?;
         if stamp == ContentStamp::of_state(&pre.state) {
-            // With the same bytes on both sides, the file with other names tells which one is in place.
+            // With the same bytes on both sides, the file with other names shows which one is in place.
             let is_same_content = stamp == ContentStamp::of_state(&post.state);
             let parked = if is_same_content { self.observe_at(op, &op.parked)? } else { None };
             let is_swapped = parked.is_some_and(|parked| parked.links > seen.links);
@@ -268,12 +268,12 @@ impl JournalReplay {
             None => false,
         };
         match self.observe_at(op, &op.path)? {
-            // What is there instead is for the op to judge that this one cleared the way for.
+            // The op that this one cleared the way for judges the file that is there instead.
             Some(_) if op.in_the_way && parked_is_pre => Ok(OpProgress::Post),
             Some(seen) if is_same(&seen, pre)? => Ok(OpProgress::Pre),
             Some(_) => Ok(OpProgress::Other),
             None if parked.is_none() || parked_is_pre => Ok(OpProgress::Post),
-            // Somebody saved it in the moment before it was moved aside.
+            // Another process saved it in the moment before it was moved aside.
             None => Ok(OpProgress::Other),
         }
     }
@@ -342,8 +342,8 @@ pub(super) fn lost_by_writing(mode: Option<u16>, before: u16) -> bool {
     mode.is_some_and(|mode| mode != before && mode | (before & special) == before)
 }
 
-/// Returns whether the file is a beginning of the first source, then the rest of the second, and so on:
-/// never back to an earlier one. All are read side by side, one piece in memory at a time.
+/// Returns whether the file is a beginning of the first source, then the rest of the second, and so on. It
+/// never goes back to an earlier one. All are read in parallel, one piece in memory at a time.
 ///
 /// Taking each source as far as it goes is enough: a later one then has less to account for.
 pub(super) fn is_mix(file: &File, mut sources: Vec<Box<dyn Read + '_>>) -> Result<bool, OpError> {

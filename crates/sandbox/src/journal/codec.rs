@@ -1,11 +1,11 @@
 //! Encodes and decodes the payloads of a journal's frames.
 //!
 //! # Invariants
-//! 1. What is written reads back the same; what is left over at the end of a payload makes it wrong.
+//! 1. A value that is written is read back the same; bytes left over at the end of a payload make it wrong.
 //! 2. No bytes make a reader panic or take memory beyond the payload's own size.
 //!
 //! # Not here
-//! Whether the frames make sense together ([`super::log`]).
+//! The check that the frames make sense together ([`super::log`]).
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -23,7 +23,7 @@ use crate::git::refs::{IndexEntry, IndexMove, RefMove};
 pub(super) struct DoneMark {
     /// All is as asked; otherwise all is as before.
     pub(super) applied: bool,
-    /// Ops whose path keeps an edit by others, or a directory that was not empty.
+    /// Ops that left an edit by others, or a directory that was not empty, at their path.
     pub(super) left: Vec<u32>,
     /// Ops that gave a file another inode.
     pub(super) replaced: Vec<u32>,

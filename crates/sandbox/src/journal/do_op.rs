@@ -25,8 +25,8 @@ use crate::git::refs::move_ref;
 /// The bit that marks a directory that was made and has not got its mode.
 pub(super) const STICKY: u16 = 0o1000;
 
-/// The mode that a directory is made with. It differs from its own in a bit that nothing but the last step of
-/// dressing changes, so that a recovery sees whether that was reached.
+/// The mode that a directory is made with. It differs from its own in a bit that only the last step of
+/// setting its attributes changes. So a recovery sees whether that step was reached.
 fn initial_dir_mode(own: u16) -> Mode {
     Mode::from_raw_mode(u32::from(0o700 | ((own & STICKY) ^ STICKY)))
 }
@@ -82,7 +82,7 @@ impl JournalReplay {
         match aside() {
             Ok(()) => {}
             Err(Errno::NOENT | Errno::NOTDIR) => return Err(OpError::Changed),
-            // An earlier run moved it aside, and somebody made it anew.
+            // An earlier run moved it aside, and another process made it again.
             Err(Errno::EXIST) => {
                 self.discard_parked(op)?;
                 aside()?;

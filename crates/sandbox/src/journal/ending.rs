@@ -42,7 +42,7 @@ pub enum JournalEnding {
 /// The reason that a journal was rolled back.
 #[derive(Debug, thiserror::Error)]
 pub enum RollbackReason {
-    /// Somebody saved a file between the merge and the write. Merge again.
+    /// Another process saved a file between the merge and the write. Merge again.
     #[error("{} was changed by another process", place.path)]
     ChangedUnderUs {
         /// The place.
@@ -163,7 +163,7 @@ impl SettledJournal {
             fs::rename(open, journals.undo_path(*id))?;
         } else {
             fs::remove_file(open)?;
-            // What stays is removed by `gc`.
+            // `gc` removes files that stay.
             drop(journals.links(*id).remove());
         }
         Ok(self.ending)

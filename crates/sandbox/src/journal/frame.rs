@@ -6,9 +6,9 @@
 //!
 //! # Invariants
 //! 1. A frame that is short, too long, of no known kind or wrong in its sum is no frame. [`find_sound`] finds
-//!    the next one behind it; what that means is for [`super::log`] to say.
-//! 2. An error of the disk is an error, never the end of the journal: who cannot read a commit mark must not
-//!    conclude that there is none.
+//!    the next one behind it; [`super::log`] decides what that means.
+//! 2. An error of the disk is an error, never the end of the journal. A reader that cannot read a commit mark
+//!    must not conclude that there is none.
 //! 3. Memory is bounded by [`PAYLOAD_BYTES_MAX`], whatever a length field says.
 
 use std::fs::File;
@@ -259,8 +259,8 @@ const WINDOW_BYTES: usize = 1 << 20;
 /// The place of the first whole frame behind `from`, where there is none; none up to the end of the file.
 pub(super) fn find_sound(file: &File, from: u64) -> io::Result<Option<u64>> {
     let length = file.metadata()?.len();
-    // Mostly its bytes are wrong and its length is not: then the next one is where it should be, and what
-    // looks like a frame in a user's bytes is not looked at.
+    // Mostly its bytes are wrong and its length is not: then the next one is where it should be. Bytes of a
+    // user that look like a frame are not looked at.
     if let Some((_, payload, _)) = head_at(file, from, length)? {
         let next = from + (HEAD_BYTES + payload) as u64;
         if next < length && is_sound(file, next, length)? {

@@ -1,10 +1,10 @@
 //! A journal's file, and the lock on it.
 //!
 //! # Invariants
-//! 1. The lock ends when this is dropped. Closing the file alone does not end it: a process that is being
-//!    started elsewhere in this program has a duplicate of every open file until it becomes another program,
-//!    and a lock goes with the last duplicate. Whoever looked for the journal meanwhile would take its owner
-//!    for alive.
+//! 1. The lock ends when this is dropped. Closing the file alone does not end it, because a lock ends with
+//!    the last duplicate of the file. A process that is being started elsewhere in this program has a
+//!    duplicate of every open file until it becomes another program. Meanwhile another process would take the
+//!    journal's owner for alive.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -59,7 +59,7 @@ impl Write for JournalFile {
 
 impl Drop for JournalFile {
     fn drop(&mut self) {
-        // Where this fails the lock goes with the file.
+        // If this fails, the lock ends with the file.
         let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
     }
 }

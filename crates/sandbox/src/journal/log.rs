@@ -1,18 +1,18 @@
-//! A journal as a whole: what its frames say together, and the marks that are added to it.
+//! A journal as a whole: the joint content of its frames, and the marks that are added to it.
 //!
 //! # Damage
-//! A frame may be wrong in any place: a bad block, a page that reads as zeros, a file that was cut. Header
-//! and ops are there twice, the number of ops is said twice. What is read is what all sound frames say
-//! together; only if that is not whole is the journal [`JournalIntegrity::Damaged`].
+//! A frame may be wrong in any place: a bad block, a page that reads as zeros, a file that was cut. Header,
+//! ops and the number of ops are stored twice. A reader joins all sound frames. Only if these are not
+//! complete is the journal [`JournalIntegrity::Damaged`].
 //!
 //! # Invariants
 //! 1. The order is `H (B | O)* o* h C R? D?`; journals of earlier versions have neither `o` nor `h`.
-//! 2. What two frames say differently, and an op that names a root, an image or a name that is not the
-//!    journal's, is damage, never a choice.
-//! 3. A mark behind damage counts only if nothing but sound frames follows it: what looks like one may be a
-//!    part of a user's file.
-//! 4. A mark is appended behind what counts. Half a mark of a process that was killed is cut off first; if
-//!    there is other damage nothing is cut off.
+//! 2. Two frames that disagree are damage, never a choice. So is an op that names a root, an image or a name
+//!    that is not the journal's.
+//! 3. A mark behind damage counts only if nothing but sound frames follows it: bytes that look like one may
+//!    be part of a user's file.
+//! 4. A mark is appended behind the last frame that counts. Half a mark of a process that was killed is cut
+//!    off first; if there is other damage nothing is cut off.
 //! 5. The file is locked as long as the log exists. Only the process that has the lock carries the
 //!    journal out.
 
@@ -179,7 +179,7 @@ impl JournalLog {
 
     /// Appends a mark and waits until it is on the disk.
     pub(super) fn append(&mut self, kind: FrameKind, payload: &[u8]) -> io::Result<()> {
-        // Only when something lies there: cutting would give up the room that is set aside for marks.
+        // Only if something is there: cutting would give up the space that is reserved for marks.
         if self.file.metadata()?.len() != self.end {
             self.file.set_len(self.end)?;
         }

@@ -167,8 +167,8 @@ impl Journals {
         self.list(&self.open_dir)
     }
 
-    /// Returns the journals that are not retired yet, the oldest first. An entry with the name of one that is
-    /// no file is moved aside, so that no process waits for a pipe or follows a link.
+    /// Returns the journals that are not retired yet, the oldest first. An entry that has the name of a
+    /// journal and is no file is moved aside. So no process waits for a pipe or follows a link.
     ///
     /// # Errors
     /// The directory cannot be read, or something in it cannot be moved.
@@ -216,7 +216,7 @@ impl Journals {
     pub fn sweep_contents(&self, dry_run: bool) -> io::Result<u64> {
         let mut bytes = 0;
         for id in content_links::owners(&self.contents_dir)? {
-            // In this order: a journal is moved from the open ones to the kept ones, and never back.
+            // In this order: a journal is moved from the open ones to the retained ones, and never back.
             if self.open_path(id).try_exists()? || self.undo_path(id).try_exists()? {
                 continue;
             }

@@ -238,8 +238,8 @@ impl ObservedFile {
 }
 
 impl ObservedFile {
-    /// The content of the file. One that its mode keeps us from reading has what the journal knows of it, if
-    /// its mode and its length are the same.
+    /// The content of the file. If its mode does not let us read it, it counts as the content that the
+    /// journal knows, if mode and length are the same.
     pub(super) fn stamp(&self, known: &FileState) -> io::Result<ContentStamp> {
         match self.open_file() {
             Ok(file) => ContentStamp::of_file(&file),
@@ -253,7 +253,7 @@ impl ObservedFile {
 }
 
 impl ObservedFile {
-    /// The file itself, opened to be read; none if its mode keeps us from it.
+    /// The file itself, opened to be read; `None` if its mode does not let us.
     pub(super) fn open_readable(&self) -> io::Result<Option<File>> {
         match self.open_file() {
             Ok(file) => Ok(Some(file)),

@@ -13,11 +13,11 @@
 //! # Invariants
 //! 1. Each op finds the directories that it needs, and nothing in its way, when its turn comes. Directories
 //!    that no change mentions are ops of their own, so that they are rolled back too.
-//! 2. Nothing is parked in a directory that goes: it would not be empty; nor in one that is closed before or
-//!    after: what is parked is looked for at any time.
+//! 2. Nothing is parked in a directory that is removed, because it would not be empty. Nothing is parked in a
+//!    directory that is closed before or after, because parked files are looked for at any time.
 //!
 //! # Not here
-//! Reading anything: whether a directory is there is asked of the caller.
+//! Reading anything: the caller says whether a directory is there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -98,7 +98,7 @@ pub(super) fn arrange<E>(
     Ok(planned)
 }
 
-/// The ops of one change. Where the kind changes, one goes and another comes.
+/// The ops of one change. If the kind changes, one entry is removed and another is made.
 fn split(index: usize, change: &JournalChange, apart: &BTreeSet<PathKey>) -> Vec<PlannedOp> {
     let is_apart = apart.contains(&(change.root, change.path.clone()));
     let verbs: Vec<OpKind> = match (&change.pre, &change.post) {
@@ -180,7 +180,8 @@ fn open_and_close(planned: &mut Vec<PlannedOp>, changes: &[JournalChange]) {
                     }
                 }
             }
-            // With one mode on both sides nobody could tell whether it was closed again or never opened.
+            // With one mode on both sides a recovery could not see whether it was closed again or never
+            // opened.
             (OpKind::Write, Some(pre), Some(post)) if pre & READ == 0 && pre != post => {
                 let open = post | OPENED_FILE;
                 done.push(PlannedOp { verb: OpKind::Open, to_mode: Some(open), ..one.clone() });

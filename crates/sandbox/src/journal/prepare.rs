@@ -35,8 +35,7 @@ use crate::content::ContentSource;
 /// The maximum number of ops in a journal.
 pub const OPS_MAX: usize = 1 << 20;
 
-/// Room for the marks that follow the commit mark, so that a full disk does not stand in the way of going
-/// back.
+/// Room for the marks that follow the commit mark, so that a full disk does not prevent a rollback.
 const MARK_BYTES: u64 = 64 << 10;
 
 /// The most attempts to make a journal's file that a recovery took for an abandoned one.
@@ -204,7 +203,7 @@ impl Journals {
     }
 
     fn remove_open(&self, id: JournalId) {
-        // What cannot be removed is found by the next recovery, which sees that it never began, or by `gc`.
+        // If it cannot be removed, the next recovery finds it and sees that it never began, or `gc` finds it.
         if fs::remove_file(self.open_path(id)).is_ok() {
             drop(self.links(id).remove());
         }
@@ -228,8 +227,8 @@ impl PreparedJournal {
                 Ok(CommittedJournal { work: self.work })
             }
             Err(error) => {
-                // The mark may be on disk or not. Cut off, it counts for nobody who reads the file from now
-                // on.
+                // The mark may be on disk or not. Cut off, it counts for no process that reads the file from
+                // now on.
                 let cut = self.work.log.file.set_len(0).and_then(|()| self.work.log.file.sync_all());
                 self.abandon();
                 cut.and(Err(error))
@@ -278,8 +277,8 @@ fn sync_dir(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// Returns true if a part of the path is a directory that is never written below, in whatever case: to some
-/// file systems that is one name.
+/// Returns true if a part of the path is a directory that is never written below. Upper and lower case do not
+/// count: to some file systems that is one name.
 fn is_protected(path: &RelPath) -> bool {
     let mut parts = path.as_bytes().split(|byte| *byte == b'/');
     parts.any(is_name_of_no_project)

@@ -55,7 +55,7 @@ pub enum RecoveredJournal {
     Stuck(StuckJournal),
     /// Its process is alive.
     Busy,
-    /// Somebody else retired it meanwhile.
+    /// Another process retired it meanwhile.
     Gone,
     /// It no longer says what was to be done. The caller abandons it.
     Damaged {
@@ -104,7 +104,7 @@ impl Journals {
     }
 
     /// Returns the header of an open journal, whichever process has its lock; `None` if it is gone, or was
-    /// cut off before it. What a header says stays: it is the first thing that is written.
+    /// cut off before it. A header never changes: it is written first.
     ///
     /// # Errors
     /// It cannot be read.
@@ -149,7 +149,7 @@ impl Journals {
             Err(error) => return Err(error),
         };
         let Some(file) = JournalFile::try_with_lock(file)? else { return Ok(LockAttempt::Busy) };
-        // Whoever had the lock before may have retired it after we opened it.
+        // The process that had the lock before may have retired it after we opened it.
         let ours = file.metadata()?;
         match fs::metadata(&path) {
             Ok(there) if (there.dev(), there.ino()) == (ours.dev(), ours.ino()) => {
@@ -193,7 +193,7 @@ impl Journals {
         }
     }
 
-    /// Goes on with a journal that says what is to be done.
+    /// Continues with a journal that says what is to be done.
     fn resume(&self, id: JournalId, header: JournalHeader, log: JournalLog) -> RecoveredJournal {
         let devices =
             if header.boot == self.boot.id { DeviceNumbers::Same } else { DeviceNumbers::Renumbered };

@@ -115,7 +115,7 @@ impl JournalReplay {
         Ok(())
     }
 
-    /// Returns true if taking back the first ops needs one of them.
+    /// Returns true if rolling back the first ops needs one of them.
     fn needs_bad(&self, reached: u32) -> bool {
         let begun = self.log.ops.get(..reached as usize).unwrap_or(&self.log.ops);
         let mut images = begun.iter().filter_map(|op| op.how.pre()).filter(|saved| saved.bytes.is_some());
@@ -236,15 +236,15 @@ impl JournalReplay {
         }
     }
 
-    /// The mode that a file with `mode` keeps while it is written. What writing took away is put back, unless
-    /// a later op has taken it away on purpose.
+    /// The mode to restore after a file with `mode` is written. Bits that writing removed are restored,
+    /// unless a later op has removed them on purpose.
     pub(super) fn mode_to_keep(&self, op: &JournalOp, mode: u16) -> u16 {
         let OpAction::Write { pre, .. } = &op.how else { return mode };
         let is_lost = lost_by_writing(Some(mode), pre.state.mode);
         if is_lost && !self.is_mode_of_later(op, mode) { pre.state.mode } else { mode }
     }
 
-    /// The capabilities that a file keeps while it is written: its own, or those that writing took away.
+    /// The capabilities to restore after a file is written: its own, or those that writing removed.
     ///
     /// Returns an error if this process may not put them back.
     pub(super) fn capabilities_to_keep(
@@ -298,7 +298,7 @@ impl JournalReplay {
         Ok(())
     }
 
-    /// Takes back the ops that were reached, the last first.
+    /// Rolls back the ops that were reached, the last first.
     fn back(mut self, why: RollbackReason, reached: u32) -> Result<SettledJournal, StuckJournal> {
         self.left.clear();
         self.replaced.clear();
@@ -426,8 +426,8 @@ pub(super) fn ending(ops: &[JournalOp], done: &DoneMark, why: Option<RollbackRea
     }
 }
 
-/// Returns the number of ops that may have been begun: those up to the last that left a trace, and the edited
-/// ones behind it, which may hide one.
+/// Returns the number of ops that may have been begun. These are the ops up to the last that left a trace,
+/// and the edited ones behind it, which may hide a trace.
 fn reached(classes: &[OpProgress]) -> u32 {
     let is_trace = |class: &OpProgress| matches!(class, OpProgress::Post | OpProgress::Torn(_));
     let last = classes.iter().rposition(is_trace).map_or(0, |last| last + 1);

@@ -59,7 +59,7 @@ pub struct Attributes {
 pub enum ImageBytes {
     /// They are here: small or freshly merged.
     Here(Vec<u8>),
-    /// Kept under the state's hash.
+    /// Stored under the state's hash.
     Content,
     /// They lie at the path right now. Only for what was before.
     AsFound,

@@ -1,11 +1,11 @@
 //! Saves the bytes of a user's file next to the journal, before they are overwritten.
 //!
 //! # Invariants
-//! 1. A save is there whole, under its name, on disk, before the file is written over.
+//! 1. A save is there whole, under its name, on disk, before the file is overwritten.
 //! 2. The first save of an op stays: a recovery that is run again finds what the file held before it was
 //!    touched.
 //! 3. A save says why it was made. A half-written file of ours and an edit by others are repaired in
-//!    different ways, and the one must not be taken for the other when a recovery is run again.
+//!    different ways. A recovery that is run again must not take the one for the other.
 //!
 //! # Not here
 //! The old bytes of every file that an apply changes: `write_images_and_ops` puts them into the journal
@@ -36,7 +36,7 @@ const UNFINISHED: &str = ".part";
 pub(super) enum OverwriteReason {
     /// The file was half ours.
     Torn,
-    /// Somebody had edited it.
+    /// Another process had edited it.
     Edited,
     /// It was moved aside, and is not a known content.
     Parked,

@@ -47,9 +47,9 @@ impl SyncSet {
         self.directories.insert((op.root, op.parked.parent()));
     }
 
-    /// Waits until names that are gone are gone on disk. The files are synced already, so that this is one
-    /// commit of the file system's own journal, whatever the number of directories. A sync of the whole would
-    /// wait for everybody's data.
+    /// Waits until removed names are removed on disk. The files are synced already, so that this is one
+    /// commit of the file system's own journal, whatever the number of directories. A sync of the whole file
+    /// system would wait for the data of all processes.
     pub(super) fn sync_directories(&self, roots: &OpenRoots) -> io::Result<()> {
         for (root, path) in &self.directories {
             match open_to_sync(roots.get(*root)?, path.as_ref(), OFlags::DIRECTORY) {

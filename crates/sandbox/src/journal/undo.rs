@@ -1,7 +1,7 @@
 //! Reads back the changes of an applied journal, to undo them.
 //!
-//! An undo is an apply of the kind `undo`: the caller takes each change with its two ends exchanged, merges
-//! it with the file as it is now, and prepares a new journal whose bytes come from the old one.
+//! An undo is an apply of the kind `undo`. The caller takes each change with its two ends exchanged, and
+//! merges it with the file as it is now. Then it prepares a new journal whose bytes come from the old one.
 //!
 //! # Invariants
 //! A journal that was rolled back, or that does not exist any more, gives nothing to be undone.

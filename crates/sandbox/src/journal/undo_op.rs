@@ -1,11 +1,10 @@
 //! Undoes one op.
 //!
 //! # Invariants
-//! 1. Each op is looked at afresh: a path that is as before stays, our change goes, an edit by others keeps
-//!    the edit.
-//! 2. An edit of a file that the plan had already changed keeps the edit and loses the plan's part, when the
-//!    two can be separated line by line; otherwise it stays as it is and is named. No byte of it is lost
-//!    either way.
+//! 1. Each op is looked at afresh: a path that is as before stays, our change is removed, an edit by others
+//!    stays.
+//! 2. A file that was edited after the plan changed it loses only the plan's part, if the two can be
+//!    separated line by line. Otherwise it stays as it is and is named. No byte of it is lost either way.
 //! 3. Killed anywhere, it is run again and comes to the same end.
 
 use domain::is_text;
@@ -49,12 +48,12 @@ impl JournalReplay {
         self.leave(op)
     }
 
-    /// Saves what a recovery is about to write over. A process that takes back its own half-written file
+    /// Saves what a recovery is about to write over. A process that rolls back its own half-written file
     /// knows where every byte came from.
     pub(super) fn save_torn(&mut self, op: &JournalOp, torn: TornFile) -> Result<(), OpError> {
         match (self.origin, torn.explained) {
             (ReplayOrigin::Live, true) => Ok(()),
-            // Its bytes are all in the journal: a full disk must not stand in the way of putting them right.
+            // Its bytes are all in the journal: a full disk must not prevent the repair.
             (ReplayOrigin::Recovery, true) => self.save_found(op, OverwriteReason::Torn).or(Ok(())),
             (ReplayOrigin::Live | ReplayOrigin::Recovery, false) => {
                 self.save_found(op, OverwriteReason::Torn)
@@ -180,11 +179,12 @@ impl JournalReplay {
     fn drop_staged(&mut self, op: &JournalOp) -> Result<(), OpError> {
         let parked = match self.observe_at(op, &op.parked) {
             Ok(Some(parked)) => parked,
-            // Where it would lie is a link that is not cleared away: nothing was staged.
+            // A link that is not removed is in its place: nothing was staged.
             Ok(None) | Err(OpError::Escapes) => return Ok(()),
             Err(error) => return Err(error),
         };
-        // Taking back a created file moves it aside first: in that moment somebody's edit may lie there.
+        // Rolling back a created file moves it aside first: in that moment the edit of another process may be
+        // there.
         let made = match &op.how {
             OpAction::Create { post } | OpAction::Link { pre: None, post } => Some(post),
             OpAction::Write { .. }
@@ -262,7 +262,7 @@ impl JournalReplay {
         post: &SavedState,
     ) -> Result<(), OpError> {
         if self.is_at(op, post)? {
-            // A save was swapped out by the op in the moment before it: it lies parked.
+            // The op swapped out a save that was made in the moment before it: it is parked.
             return self.swap_back(op, post);
         }
         let Ok(Some(seen)) = self.observe_at(op, &op.path) else { return self.leave(op) };

@@ -4,8 +4,9 @@
 //! 1. A file gets new bytes only after its present ones were found to be the expected ones, through the same
 //!    descriptor. If the kernel grants a write lease, no other process has the file open meanwhile, and a
 //!    process that opens it waits.
-//! 2. In place, a file is at every moment `new[..k]` followed by the old bytes from `k` on, or a beginning of
-//!    `new` that is longer than the old bytes: pieces are written from the front, and the end is cut last.
+//! 2. In place, a file is at every moment `new[..k]` followed by the old bytes from `k` on. Or it is a
+//!    beginning of `new` that is longer than the old bytes. Pieces are written from the front, and the end is
+//!    cut last.
 //! 3. A swap loses nothing: the old file is compared after it, and swapped back if it was not the one
 //!    expected.
 
@@ -170,8 +171,8 @@ impl JournalReplay {
         }
     }
 
-    /// Puts a new file in the place of one that cannot be written (a running program, a read-only file) or
-    /// must not be (it has other names). The old one stays parked until the final mark.
+    /// Replaces a file that cannot be written (a running program, a read-only file) or must not be written
+    /// (it has other names). The old one stays parked until the final mark.
     pub(super) fn replace(
         &mut self,
         op: &JournalOp,
@@ -259,7 +260,7 @@ pub(super) fn open_spot(spot: Result<EntryLocation, OpError>) -> Result<EntryLoc
     }
 }
 
-/// A new file at a parked name. What lay there was staged by a process that was killed.
+/// A new file at a parked name. A file that was there was staged by a process that was killed.
 fn stage(parked: &EntryLocation) -> Result<File, OpError> {
     parked.unlink()?;
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -306,9 +307,9 @@ struct WriteLease<'a>(Option<&'a File>);
 impl<'a> WriteLease<'a> {
     fn take(file: &'a File) -> WriteLease<'a> {
         let fd = file.as_raw_fd();
-        // Who opens the file makes the kernel send us a signal. SIGIO would end the process; SIGURG is
-        // ignored unless somebody asked for it, so no handler of the process has to be changed.
-        // SAFETY: fcntl on a descriptor that `file` keeps open; it takes integers only.
+        // A process that opens the file makes the kernel send us a signal. SIGIO would end the process.
+        // SIGURG is ignored unless a handler is installed, so no handler of the process has to be changed.
+        // SAFETY: fcntl on a descriptor that `file` holds open; it takes integers only.
         let told = unsafe { libc::fcntl(fd, SET_SIGNAL, libc::SIGURG) } == 0;
         // SAFETY: as above.
         let granted = told && unsafe { libc::fcntl(fd, libc::F_SETLEASE, libc::F_WRLCK) } == 0;
@@ -322,7 +323,7 @@ const SET_SIGNAL: libc::c_int = 10;
 impl Drop for WriteLease<'_> {
     fn drop(&mut self) {
         if let Some(file) = self.0 {
-            // SAFETY: fcntl on a descriptor that the borrowed file keeps open; it takes integers only.
+            // SAFETY: fcntl on a descriptor that the borrowed file holds open; it takes integers only.
             // Closing the file would end the lease too, so a failure costs nothing.
             unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK) };
         }

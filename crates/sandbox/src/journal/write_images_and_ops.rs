@@ -267,7 +267,7 @@ fn refuse_lost_capabilities(path: &RelPath, attributes: Option<&Attributes>) -> 
 
 /// The meaning of bytes that do not have the expected hash.
 enum HashMismatch {
-    /// Somebody saved the file.
+    /// Another process saved the file.
     Changed,
     /// The content store is damaged, or the request is.
     Content,

@@ -3,17 +3,18 @@
 //! A sandbox is opened at a moment T0 of the wall clock. Nothing of the user's tree is read before the clock
 //! that the kernel stamps files with has passed T0. From then on an original is as it was at T0 when
 //! - its record was last changed at or before T0, and
-//! - no directory on the way to it was put there since: a directory moved into place leaves the records of
-//!   its files alone, but has itself changed, and so has the directory that it was put into.
+//! - no directory on the way to it was put there since. A directory that is moved into place leaves the
+//!   records of its files alone. But its own record changes, and so does that of the directory that it was
+//!   put into.
 //!
 //! # Invariants
 //! 1. The rule may call an unchanged file changed, never the other way round.
 //! 2. A wall clock that was set back since T0 makes nothing known.
 //! 3. A clock that was not set back never counts as set back, however long this thread is interrupted between
-//!    two reads of a clock. What is compared are bounds, not readings ([`WallOffset`]).
+//!    two reads of a clock. Bounds are compared, not readings ([`WallOffset`]).
 //!
 //! # Not here
-//! What follows from it: that is for capture.
+//! The consequences: capture.
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -52,8 +53,7 @@ pub(crate) struct Timestamp {
     nanoseconds: i64,
 }
 
-/// The text keeps the type's former name, because capture hashes it as the mark of a content that was not
-/// read.
+/// The text has the type's former name, because capture hashes it as the mark of a content that was not read.
 impl fmt::Debug for Timestamp {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Moment")

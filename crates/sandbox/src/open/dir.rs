@@ -83,10 +83,10 @@ impl RetainHandle {
         &self.path
     }
 
-    /// Makes the sandbox outlive its owner, for the capture that follows. Its note is empty; a sandbox that
-    /// was retained before keeps its own note. Unlike [`Sandbox::retain`](crate::Sandbox::retain) this waits
-    /// for no disk: it guards against the end of the process, not of the machine. Returns false if it was
-    /// retained before.
+    /// Makes the sandbox outlive its owner, for the capture that follows. Its note is empty, unless the
+    /// sandbox was retained before: then its note stays. Unlike [`Sandbox::retain`](crate::Sandbox::retain)
+    /// this waits for no disk: it guards against the end of the process, not of the machine. Returns false if
+    /// it was retained before.
     ///
     /// # Errors
     /// It could not be marked.
@@ -111,7 +111,7 @@ impl RetainHandle {
     }
 }
 
-/// Nobody panics while holding it: it is a word and a write.
+/// No code panics while holding it: it is a word and a write.
 fn locked(is_kept: &Mutex<bool>) -> MutexGuard<'_, bool> {
     is_kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -179,7 +179,7 @@ impl SandboxDir {
         lock_record::mark(lock.as_fd(), note)?;
         *is_kept = true;
         drop(is_kept);
-        // What was done in it must outlive the machine's next crash too; overlays are mounted so that nothing
+        // The changes in it must outlive the machine's next crash too; overlays are mounted so that nothing
         // is synced.
         Ok(rustix::fs::syncfs(&self.dir)?)
     }
@@ -218,7 +218,7 @@ impl SandboxDir {
     /// Removes it, unless it is retained, and releases the claim.
     pub(crate) fn remove(&mut self) -> io::Result<()> {
         let Some(lock) = self.lock.take() else { return Ok(()) };
-        // Held until the name is free: what is said to be kept from then on comes too late.
+        // Held until the name is free: a request to retain it comes too late from then on.
         let is_kept = locked(&self.is_kept);
         if *is_kept {
             // Said aloud: a child that was forked and has not begun its program yet holds the descriptor too.
@@ -227,7 +227,7 @@ impl SandboxDir {
         let aside = move_to_trash(self.parent.as_fd(), &self.name);
         drop(is_kept);
         let removed = aside.and_then(|aside| remove_tree(self.parent.as_fd(), &aside));
-        // Said aloud: who could have kept it holds the descriptor too.
+        // Unlocked explicitly: a handle that could have retained it holds the descriptor too.
         let _ = rustix::fs::flock(&lock, FlockOperation::Unlock);
         removed
     }
@@ -235,7 +235,7 @@ impl SandboxDir {
 
 impl Drop for SandboxDir {
     fn drop(&mut self) {
-        // Whoever wants to know calls `remove`; what stays is swept at the next start.
+        // A caller that wants the error calls `remove`; a directory that stays is swept at the next start.
         let _ = self.remove();
     }
 }
@@ -335,7 +335,7 @@ fn move_to_trash(parent: BorrowedFd<'_>, name: &CStr) -> io::Result<CString> {
         let suffix = format!("-{}-{number}", std::process::id());
         let aside = CString::new([GONE, name.to_bytes(), suffix.as_bytes()].concat())?;
         match rustix::fs::renameat_with(parent, name, parent, aside.as_c_str(), RenameFlags::NOREPLACE) {
-            // What is gone already is as good as removed.
+            // A directory that is gone already counts as removed.
             Ok(()) | Err(Errno::NOENT) => return Ok(aside),
             Err(Errno::EXIST) => {}
             Err(errno) => return Err(errno.into()),

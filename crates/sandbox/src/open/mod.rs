@@ -327,7 +327,7 @@ impl OpenAttempt<'_> {
         bytes: CopyMethod,
     ) -> Result<SandboxParts, String> {
         let mut opened = OpenTimes::now();
-        // Nothing is read before what is written meanwhile can be told from what was there.
+        // Nothing is read before later writes can be distinguished from the present files.
         opened.wait();
         let mut skipped = SkippedFiles::default();
         let mut trees = Vec::new();
@@ -373,7 +373,7 @@ impl OpenAttempt<'_> {
     }
 }
 
-/// Returns true if so little is left on the disk that a copy must not go on: the user needs it too.
+/// Returns true if so little space is left on the disk that a copy must not continue: the user needs it too.
 fn is_nearly_full(dir: &OwnedFd) -> bool {
     rustix::fs::fstatvfs(dir).is_ok_and(|disk| {
         let spare = (disk.f_blocks.saturating_mul(disk.f_frsize) / SPARE_PART).min(SPARE_BYTES_MAX);

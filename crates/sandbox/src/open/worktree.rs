@@ -5,7 +5,7 @@
 //! Uncommitted work is there: the files come from the live tree, not from a commit.
 //!
 //! # Not here
-//! The private repository: [`git`](crate::git). How one file is copied: [`copy`](crate::open::copy).
+//! The private repository: [`git`](crate::git). Copying one file: [`copy`](crate::open::copy).
 
 use domain::RelPath;
 

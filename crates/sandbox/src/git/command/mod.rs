@@ -1,7 +1,7 @@
 //! The git program: the only place that starts it.
 //!
-//! A repository is foreign. Its configuration can name programs to run and files to read or write, and any of
-//! its files can be a pipe that no process writes to. So git runs as follows.
+//! A repository is foreign. Its configuration can name programs to run and files to read or write. Any of its
+//! files can be a pipe that no process writes to. So git runs as follows.
 //!
 //! # Invariants
 //! 1. Git runs within [`GitIsolation`]: it reaches no network, and writes nothing, or only the repository
@@ -12,9 +12,9 @@
 //!    them.
 //! 3. Git is looked for in the absolute directories of `PATH` alone, so that no repository can put its own in
 //!    place.
-//! 4. Git is ended and reaped before the call returns, however that comes: when the caller does not wait any
-//!    more, when it makes no progress, when it runs or prints too long. If our process is killed, git ends
-//!    too.
+//! 4. Git is ended and reaped before the call returns, whatever the reason. The reason may be that the caller
+//!    no longer waits, that git makes no progress, or that it runs or prints too long. If our process is
+//!    killed, git ends too.
 //! 5. A repository with a pipe, a device or a socket among its principal files or its packs is not given to
 //!    git.
 //!
@@ -70,7 +70,7 @@ const ENVIRONMENT: [(&str, &str); 9] = [
     ("GIT_ALLOW_PROTOCOL", "none"),
     ("GIT_OPTIONAL_LOCKS", "0"),
     ("GIT_TERMINAL_PROMPT", "0"),
-    // These stand over the configuration, which could name files to write to.
+    // These override the configuration, which could name files to write to.
     ("GIT_TRACE2", "0"),
     ("GIT_TRACE2_EVENT", "0"),
     ("GIT_TRACE2_PERF", "0"),

@@ -1,16 +1,16 @@
 //! A commit of a plan's changes, and of nothing else.
 //!
-//! Each file is merged three ways: what the plan found, what `HEAD` has, what the plan left. So edits that
-//! the user has not committed, staged or not, do not enter the commit. What the user has staged is merged
-//! once more with the result, to be put into the index when the ref moves.
+//! Each file is merged three ways: the state that the plan found, that of `HEAD`, and the one that the plan
+//! left. So edits that the user has not committed, staged or not, do not enter the commit. The user's staged
+//! files are merged once more with the result, to be put into the index when the ref moves.
 //!
 //! # Invariants
 //! 1. Only objects are added to the repository; the index that the tree is built in is a file of ours.
 //! 2. When it returns, the objects are on disk.
 //!
 //! # Not here
-//! How contents become blobs ([`super::blobs`]). Hooks and signatures: git's plumbing knows neither. The
-//! author is whom git's configuration names.
+//! Making blobs of contents ([`super::blobs`]). Hooks and signatures: git's plumbing knows neither. The
+//! author is the one that git's configuration names.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File};
@@ -130,7 +130,7 @@ fn ref_name(git: &GitRunner, onto: &CommitTarget) -> Result<String, GitError> {
         }
         CommitTarget::NewBranch(branch) => {
             let (checked, printed) = git.output(&["check-ref-format", "--branch", branch], b"")?;
-            // `-` and `@{-1}` stand for other branches: a new one is called what it is called.
+            // `-` and `@{-1}` mean other branches: a new one must have the name that was asked for.
             if !checked.is_success || printed.trim_ascii_end() != branch.as_bytes() {
                 return Err(GitError::BadBranchName { name: branch.clone() });
             }
@@ -278,7 +278,7 @@ impl ScratchDir {
 
 impl Drop for ScratchDir {
     fn drop(&mut self) {
-        // What is left lies in the data directory and harms nobody.
+        // Leftovers are in the data directory and do no harm.
         drop(fs::remove_dir_all(&self.0));
     }
 }

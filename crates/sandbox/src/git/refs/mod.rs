@@ -1,18 +1,17 @@
 //! Git refs that move together with the files of an apply.
 //!
-//! [`commit`] makes a commit of a plan's changes alone, whatever the user has staged or edited
-//! besides; it only adds
-//! objects, which nothing points to. The ref is moved to it by the journal, as one more op: from the expected
-//! old value or not at all.
+//! [`commit`] makes a commit of a plan's changes alone, without the user's other staged or edited files. It
+//! only adds objects, which nothing points to. The ref is moved to it by the journal, as one more op: from
+//! the expected old value or not at all.
 //!
 //! # Invariants
 //! 1. A ref is compared and set by git in one step. Moving it twice is moving it once.
 //! 2. Of the index only the entries that are named change, and each only from the value that was seen when
-//!    the commit was made. What the user stages meanwhile stays.
+//!    the commit was made. Files that the user stages meanwhile stay staged.
 //! 3. No hook runs, and no other program that the repository names, but filters, and those apart (`blobs`).
 //!
 //! # Not here
-//! When it happens, and what it is called (crate `engine`).
+//! The time of the commit, and its message (crate `engine`).
 
 mod blobs;
 mod build_commit;

@@ -36,7 +36,7 @@ pub enum GitError {
         /// The name.
         name: String,
     },
-    /// A merge is going on: a commit now would end it.
+    /// A merge is in progress: a commit now would end it.
     #[error("a merge is in progress: finish or abort it first")]
     MergeInProgress,
     /// The plan's changes cannot be separated from changes that are not committed.
@@ -48,7 +48,7 @@ pub enum GitError {
     /// The commit would change nothing.
     #[error("there is nothing to commit")]
     NothingToCommit,
-    /// Somebody moved the ref.
+    /// Another process moved the ref.
     #[error("{name} moved in the meantime")]
     RefMoved {
         /// The name of the ref.
@@ -140,7 +140,7 @@ impl GitRunner {
         GitRunner { index: Some(index.to_owned()), ..self.clone() }
     }
 
-    /// The same, with settings that stand over all configuration: `name=value`.
+    /// The same, with settings that override all configuration: `name=value`.
     pub(super) fn with_settings(&self, settings: impl IntoIterator<Item = String>) -> GitRunner {
         GitRunner { settings: settings.into_iter().collect(), ..self.clone() }
     }

@@ -17,7 +17,7 @@ use crate::fs::listing::{ListingEntry, list};
 /// A file that is shorter is read at once: a read from a regular file falls short only at its end.
 const SMALL_BYTES: usize = 16 * 1024;
 
-/// After so many bytes of one file it is asked whether to go on.
+/// After so many bytes of one file the caller is asked whether to continue.
 const CHUNK_BYTES: u64 = 64 * 1024 * 1024;
 
 /// A whole block: less would not be shared everywhere.
@@ -129,8 +129,8 @@ fn copy_bytes(original: &mut File, copy: &mut File, stop: &dyn Fn() -> bool) -> 
     Ok(())
 }
 
-/// Goes to the next data of the original at or behind a place, and as far in the copy; returns how much of it
-/// to copy at once, `None` if only a hole is left, which the copy has then too.
+/// Goes to the next data of the original at or behind a place, and as far in the copy. Returns how much of it
+/// to copy at once. `None` if only a hole is left, which the copy has then too.
 fn pass_hole(original: &File, copy: &File, at: &mut u64) -> io::Result<Option<u64>> {
     let data = match rustix::fs::seek(original, SeekFrom::Data(*at)) {
         Ok(data) => data,
@@ -151,7 +151,7 @@ fn pass_hole(original: &File, copy: &File, at: &mut u64) -> io::Result<Option<u6
     Ok(Some(CHUNK_BYTES.min(hole.saturating_sub(data))))
 }
 
-/// Somebody said that no more shall be copied.
+/// The error of a copy that the caller stopped.
 pub(super) fn stop_error() -> io::Error {
     io::Error::other("the copy was stopped")
 }

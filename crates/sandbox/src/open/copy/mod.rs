@@ -374,8 +374,8 @@ impl<'a> ProjectCopy<'a> {
         Ok(())
     }
 
-    /// Gives the copy of the working tree in `dir` a repository of its own. What git cannot read is copied as
-    /// it is.
+    /// Gives the copy of the working tree in `dir` a repository of its own. A repository that git cannot read
+    /// is copied as it is.
     pub(crate) fn repository(&mut self, dir: Option<&RelPath>) -> Result<(), String> {
         let (tree, copy) = (join(self.from_path, dir), join(self.to_path, dir));
         if git::make_private(&tree, &copy, &self.lent(), self.stop).is_ok() {

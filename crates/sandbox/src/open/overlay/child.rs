@@ -31,7 +31,7 @@ pub(super) fn mount_all(
         NamespaceTarget::NewUser => libc::CLONE_NEWUSER | libc::CLONE_NEWNS,
         NamespaceTarget::Mounts(_) | NamespaceTarget::UserAndMounts(..) => 0,
     };
-    // Asked here: in the new namespace we are nobody until our ids are mapped into it.
+    // Asked here: in the new namespace we have no ids until they are mapped into it.
     let ids = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let mounted = single_threaded::run(kinds, || {
         enter(within, ids)?;

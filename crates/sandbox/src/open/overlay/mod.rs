@@ -1,8 +1,8 @@
 //! The best strategy: an overlay over the live tree, mounted at the project's own path in a namespace of its
 //! own.
 //!
-//! It costs the same whatever the size of the project: nothing is walked. What the plan changes goes to an
-//! upper directory; the project is the lower one and is only read.
+//! It costs the same whatever the size of the project: nothing is walked. The plan's changes go to an upper
+//! directory; the project is the lower one and is only read.
 //!
 //! # Invariants
 //! 1. No process holds the namespace; descriptors of ours do.
@@ -10,7 +10,7 @@
 //! 3. For a command the tree belongs to the user who runs it (`ownership`).
 //!
 //! # Not here
-//! What the upper directory says about changes: [`capture`](crate::capture).
+//! Reading the changes from the upper directory: [`capture`](crate::capture).
 
 mod child;
 mod ownership;
@@ -143,8 +143,8 @@ fn not_exchanged(path: &Path, why: &dyn std::fmt::Display) -> String {
     format!("{} belongs to another user, whose id cannot be mapped to root here: {why}", path.display())
 }
 
-/// The merged root has the owner and the mode of the upper directory, so that has those of the project; and
-/// our own owner if that is exchanged.
+/// Gives the upper directory the owner and the mode of the project, because the merged root shows those of
+/// the upper directory. If owners are exchanged, the owner is ours.
 fn look_like(project: BorrowedFd<'_>, upper: BorrowedFd<'_>, is_exchanged: bool) -> Result<(), Errno> {
     let (is, wanted) = (rustix::fs::fstat(upper)?, rustix::fs::fstat(project)?);
     if !is_exchanged && (is.st_uid, is.st_gid) != (wanted.st_uid, wanted.st_gid) {

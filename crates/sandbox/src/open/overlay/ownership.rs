@@ -1,8 +1,8 @@
 //! The owner of a tree in the sandbox, if root works in a tree that belongs to another user.
 //!
 //! A command of root has no capability: it can write only what belongs to root. So the overlay reads the tree
-//! through a mount on which its owner and root are exchanged. What the command makes belongs to root in the
-//! upper directory, and to the directory's owner once it is applied.
+//! through a mount on which its owner and root are exchanged. Files that the command makes belong to root in
+//! the upper directory, and to the directory's owner once they are applied.
 //!
 //! # Not here
 //! Files in the tree that belong to a third user: those stay closed, as they are for the owner.
@@ -32,7 +32,7 @@ pub(super) fn other_owner(dir: BorrowedFd<'_>) -> Result<Option<(Uid, Gid)>, Err
     for entry in Dir::new(rustix::fs::openat(dir, c".", flags, Mode::empty())?)? {
         let entry = entry?;
         let is_above = matches!(entry.file_name().to_bytes(), b"." | b"..");
-        // What is gone meanwhile belongs to nobody.
+        // A file that is gone meanwhile has no owner.
         let found = rustix::fs::statat(dir, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW);
         let uid = found.ok().filter(|_| !is_above).map(|found| found.st_uid);
         others += usize::from(uid == Some(stat.st_uid));
@@ -64,7 +64,7 @@ pub(super) fn exchanged_with_root((uid, gid): (Uid, Gid)) -> io::Result<OwnedFd>
         return Err(io::Error::last_os_error());
     }
     let made = fill_maps(pid, uid.as_raw(), gid.as_raw());
-    // The descriptor keeps the namespace.
+    // The descriptor holds the namespace.
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, Signal::KILL);
         // Nothing is learned from how it ended.
