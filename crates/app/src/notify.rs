@@ -28,7 +28,7 @@ const WAITING_MAX: usize = 256;
 pub enum Need {
     /// To start it.
     Start,
-    /// To go on with it, or stop it: its process is gone.
+    /// To continue it, or stop it: its process is gone.
     GoOn,
     /// To say yes to its changes.
     Yes,
@@ -102,7 +102,7 @@ impl Need {
     }
 }
 
-/// Tells a person of plans that need them, by the user's command.
+/// Notifies a person of plans that need them, by the user's command.
 #[derive(Debug)]
 pub struct Notifier {
     telling: Option<(mpsc::Sender<PlanId>, JoinHandle<()>)>,

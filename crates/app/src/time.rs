@@ -1,7 +1,7 @@
 //! Durations and moments as people type and read them.
 //!
 //! # Invariants
-//! 1. What [`format_typed`] prints, [`parse_duration`] reads back as the same duration.
+//! 1. [`parse_duration`] reads a text that [`format_typed`] printed back as the same duration.
 //! 2. No text makes a function here panic, and none is taken for a duration that it does not say in full.
 //!
 //! # Not here

@@ -14,7 +14,7 @@ use super::file::{ConfigFile, SettingLocation};
 use super::load::{SettingOrigin, SettingsLevel};
 use super::setting_table::SettingKey;
 
-/// The setting, and the table in which profiles stand.
+/// The setting, and the table that has the profiles.
 pub(super) const AUTOMATION: &str = "automation";
 /// The key of that table which is the setting: TOML lets no word and no table have one name.
 pub(super) const DEFAULT: &str = "default";

@@ -3,10 +3,10 @@
 //! # Invariants
 //! 1. The user's rules and a project's are separate: a file that is shown must pass both, so neither list is
 //!    lost in the other.
-//! 2. What one project says holds for no other.
+//! 2. The rules of one project hold for no other.
 //!
 //! # Not here
-//! What passes: the pipeline.
+//! The choice of the files that pass: the pipeline.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

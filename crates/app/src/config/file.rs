@@ -26,7 +26,7 @@ use crate::setup::text_file;
 
 /// The size limit of a file of settings: one that came with a project may be anything.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// The table in which validations stand, several of them.
+/// The table that has the validations, several of them.
 const VALIDATION: &str = "validation";
 /// The tables whose lines are no settings of their own.
 const TABLES: [&str; 5] = [AUTOMATION, MCP, PRICES, PROVIDERS, VALIDATION];

@@ -1,11 +1,11 @@
 //! `invariants`: the conditions that must hold, as they are written in a file and typed.
 //!
 //! # Invariants
-//! 1. What is read is sound: a rule has globs that are some, a sentence has words.
-//! 2. The printed form of an invariant, [`parse`] reads back.
+//! 1. Every invariant that is read is valid: a rule has valid globs, a sentence has words.
+//! 2. [`parse`] reads the printed form of an invariant back.
 //!
 //! # Not here
-//! Whose they are: that is known where the levels are joined.
+//! Their owner: that is known where the levels are joined.
 
 use std::ops::Range;
 

@@ -20,7 +20,7 @@ const PLAIN: [&str; 4] = ["stream_usage", "allow_plain_http", "context_tokens", 
 pub struct TableLine {
     /// The table of tables.
     pub table: &'static str,
-    /// Whose.
+    /// The name of the inner table.
     pub name: String,
     /// The key of the line.
     pub key: String,

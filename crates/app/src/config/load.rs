@@ -37,7 +37,7 @@ pub enum SettingOrigin {
     Project(SettingLocation),
     /// The user's file.
     User(SettingLocation),
-    /// Nobody.
+    /// No file: it is the default.
     Default,
 }
 

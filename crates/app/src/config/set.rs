@@ -140,7 +140,7 @@ fn remove(table: &mut dyn TableLike, name: &str) -> bool {
     let keys: Vec<String> = table.iter().map(|(key, _)| key.to_owned()).collect();
     for key in keys {
         if key == name {
-            // The profiles of automation stand in a table of the setting's name.
+            // The profiles of automation are in a table of the setting's name.
             let profiles =
                 table.get_mut(&key).filter(|_| key == AUTOMATION).and_then(Item::as_table_like_mut);
             return match profiles {
@@ -165,7 +165,7 @@ fn remove(table: &mut dyn TableLike, name: &str) -> bool {
 /// Puts a value where the file has it already, or into the table of its first word.
 fn put(root: &mut Table, name: &str, value: toml_edit::Value) {
     match name.split_once('.') {
-        // The profiles of automation stand in a table of the setting's name.
+        // The profiles of automation are in a table of the setting's name.
         None => match root.get_mut(name).and_then(Item::as_table_like_mut) {
             Some(profiles) => replace_value(profiles.entry(DEFAULT).or_insert(Item::None), value),
             None => replace_value(root.entry(name).or_insert(Item::None), value),
@@ -174,7 +174,7 @@ fn put(root: &mut Table, name: &str, value: toml_edit::Value) {
             let inner = root.entry(head).or_insert_with(|| Item::Table(Table::new()));
             match inner.as_table_like_mut() {
                 Some(table) => put_below(table, tail, value),
-                // Checked before: only tables stand there.
+                // Checked before: only tables are there.
                 None => *inner = Item::Value(value),
             }
         }
@@ -315,7 +315,7 @@ mod tests {
         fs::write(&path, before).unwrap();
         let removal = |name: &str| SettingChange::Removal(name.to_owned());
         assert_eq!(set(&path, FileLevel::User, &[removal("limits.time")]).unwrap(), ["limits.time"]);
-        // What is left has to be valid: a price has both.
+        // The rest has to be valid: a price has both.
         assert!(set(&path, FileLevel::User, &[removal("prices.a/b.c.output")]).is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), before);
         let all = [removal("plan.concurrency"), removal("prices.a/b.c"), removal("automation")];

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. A [`SettingValue`] that came out of [`ValueShape::parse`] or [`ValueShape::take`] is within its bounds.
-//! 2. What [`SettingValue::to_input_string`] prints, [`ValueShape::parse`] reads back as the same value.
+//! 2. [`ValueShape::parse`] reads the text of [`SettingValue::to_input_string`] back as the same value.
 
 use std::time::Duration;
 
@@ -258,7 +258,7 @@ impl ValueShape {
             {
                 SettingValue::Words(ours.iter().filter(|word| theirs.contains(word)).cloned().collect())
             }
-            // What is shown must match a glob of each: the project's are the narrower ones.
+            // A file that is shown must match a glob of each: the project's are the narrower ones.
             (SettingValue::Words(ours), SettingValue::Words(theirs)) if *self == ValueShape::Globs => {
                 SettingValue::Words(if theirs.is_empty() { ours.clone() } else { theirs.clone() })
             }

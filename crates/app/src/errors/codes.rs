@@ -179,7 +179,7 @@ hints! {
     NAME_PLAN: "if you mean that plan, name it: `agents plan status {id}`";
     START_PLAN: "start one with `agents run -- COMMAND`";
 
-    // What was typed.
+    // Hints about the typed command.
     DID_YOU_MEAN: "did you mean `{nearest}`?";
     SEE_HELP: "see `{path} --help`";
     // A remark of the parser about this command line.

@@ -514,7 +514,7 @@ pub fn set_aside(error: &AbandonError, id: &str) -> CommandError {
     }
 }
 
-/// Checks that failed or did not run stand in the way.
+/// Checks that failed or did not run block the apply.
 pub fn validation(summary: &ValidationSummary, id: &str) -> CommandError {
     let ValidationSummary { failed, not_run, untrusted, .. } = summary;
     if summary.waits_for_trust() {

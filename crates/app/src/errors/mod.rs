@@ -5,11 +5,11 @@
 //!
 //! # Invariants
 //! 1. Every failure has a code of [`codes`], and its exit status is that of its code.
-//! 2. What is shown holds no control characters but line ends: text from files and programs cannot move the
+//! 2. A message holds no control characters but line ends: text from files and programs cannot move the
 //!    cursor.
 //!
 //! # Not here
-//! Which error of the engine is which failure: each command says that where it calls.
+//! The failure for each error of the engine: each command chooses it where it calls the engine.
 
 pub mod codes;
 pub mod from_context;

@@ -204,7 +204,7 @@ impl CommandReport {
         Ok(self)
     }
 
-    /// Adds something to tell.
+    /// Adds a note.
     #[must_use]
     pub fn note(mut self, note: OutputNote) -> Self {
         self.notes.push(note);

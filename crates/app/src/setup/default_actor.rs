@@ -1,8 +1,9 @@
-//! Chooses the actor of a task that names none: from what this machine has, with the reason.
+//! Chooses the actor of a task that names none, from the programs and models of this machine, with the
+//! reason.
 //!
 //! # Invariants
-//! 1. What the user names (`--actor`, `actor.default`, `model.default`, a provider's `model`) is never
-//!    overruled.
+//! 1. An actor or a model that the user names (`--actor`, `actor.default`, `model.default`, a provider's
+//!    `model`) is never overruled.
 //! 2. Choosing looks at settings, variables and PATH, and asks servers on this machine which models they
 //!    have, for one second at most. It starts no program and sends nothing over a network. For a replay it
 //!    asks no server at all.
@@ -10,7 +11,7 @@
 //!    actor is available, the error names the possible ones.
 //!
 //! # Not here
-//! What the actors are: `definitions`.
+//! The actors themselves: `definitions`.
 
 use std::path::PathBuf;
 

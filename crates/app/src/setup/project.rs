@@ -128,7 +128,7 @@ pub fn find_all(args: &[ProjectArg], here: &Path) -> Result<Vec<ProjectLink>, Co
     Ok(found.into_iter().map(link).collect())
 }
 
-/// Directories of the system, and those that hold the directories of others: no project of anybody.
+/// Directories of the system, and those that hold the directories of others: none of them is a project.
 const SYSTEM_DIRS: [&str; 33] = [
     "/",
     "/bin",

@@ -14,13 +14,13 @@ use super::value::{SettingValue, ValueShape};
 /// The levels that may set a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettingScope {
-    /// Anybody; a project decides over its user.
+    /// The user and a project; the project's value wins.
     Anybody,
     /// The user only: a project's file that names it is refused.
     User,
     /// The user; a project can only make it stricter.
     Tighten,
-    /// Everybody: what the levels name adds up, and none takes away what another named.
+    /// The user and a project: the values of the levels add up, and none removes a value of another.
     Joined,
 }
 
