@@ -134,7 +134,7 @@ impl PlanScript {
         });
         let spec = serde_json::from_value(spec);
         // A spec that cannot be read would be a mistake in this file, and every run would show it.
-        #[expect(clippy::expect_used, reason = "the value stands above")]
+        #[expect(clippy::expect_used, reason = "the value is above")]
         let spec = spec.expect("a spec");
         let root = ProjectLink { alias: "p".to_owned(), root: "/p".into(), read_only: false };
         NewPlan { id: self.id, title: "simulated".to_owned(), spec, projects: vec![root] }

@@ -71,7 +71,7 @@ pub struct OpenBreaker {
 }
 
 /// The right to ask once. Dropped, it is given back.
-#[must_use = "who asks nothing keeps others from trying"]
+#[must_use = "a permit that is not used prevents other callers from trying"]
 pub struct ModelCallPermit<'a> {
     inner: &'a dyn Provider,
     permit: Option<(&'a ProviderGuard, Permit)>,

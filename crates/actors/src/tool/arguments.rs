@@ -158,7 +158,7 @@ pub(super) fn work_of(
         "request_context" => call.context(),
         "query_history" => call.history(),
         "get_context_budget" => Ok((ToolRequest::ContextBudget, arguments.clone())),
-        other => Err(ToolError::Failed { tool: other.to_owned(), message: "nobody does it".to_owned() }),
+        other => Err(ToolError::Failed { tool: other.to_owned(), message: "unknown tool".to_owned() }),
     }
 }
 

@@ -100,7 +100,7 @@ pub enum ToolError {
     },
     /// A mark represents a secret that the file does not have.
     #[error(
-        "{mark} stands for a secret that {path} does not have: leave what is around it as it is, or write another value"
+        "{mark} replaces a secret that {path} does not have: leave the text around it as it is, or write another value"
     )]
     RedactedContent {
         /// As it was given.

@@ -140,7 +140,7 @@ impl<'a> Parser<'a> {
                         match code.and_then(char::from_u32) {
                             Some(letter) => text.push(letter),
                             None => {
-                                return Err(self.flaw("after `\\u` four hexadecimal digits stand".to_owned()));
+                                return Err(self.flaw("`\\u` needs four hexadecimal digits".to_owned()));
                             }
                         }
                     }
@@ -239,7 +239,7 @@ impl<'a> Parser<'a> {
             ('!', _, _) => "; the opposite is `not`",
             (_, true, _) => "; write `and`",
             (_, _, true) => "; write `or`",
-            ('{', _, _) => "; a path stands without braces here",
+            ('{', _, _) => "; write a path without braces here",
             (_, false, false) => "",
         };
         format!("`{letter}` is not expected here{hint}")

@@ -17,7 +17,7 @@ pub(crate) fn hint(verdict: RecoveryDecision, category: ErrorCategory) -> String
         }
         RecoveryAction::Revert => "the plan goes back and thinks again, with what was found".to_owned(),
         RecoveryAction::Ask | RecoveryAction::GiveUp => way_on(verdict.why, category),
-        RecoveryAction::Told => "the model was told, and went on".to_owned(),
+        RecoveryAction::Told => "the model got the error, and continued".to_owned(),
     }
 }
 

@@ -46,7 +46,7 @@ pub enum JobTransitionRejection {
     #[error("the job is sealed: its apply can no longer be cancelled")]
     CancelTooLate,
     /// A sealed job is finished by an owner, not given back.
-    #[error("an apply of the plan has begun to write: it is carried through or taken back first")]
+    #[error("an apply of the plan has begun to write: it must be finished or rolled back first")]
     Sealed,
     /// Only an apply is sealed.
     #[error("a job of phase {phase} is not sealed")]

@@ -228,7 +228,7 @@ impl fmt::Display for AskReason {
         f.write_str(match self {
             AskReason::Profile(GatePoint::Execute) => "a person says yes to the strategy",
             AskReason::Profile(GatePoint::Apply) => "a person says yes to apply",
-            AskReason::Profile(GatePoint::Fix) => "a person says whether what the checks found is mended",
+            AskReason::Profile(GatePoint::Fix) => "a person says whether the failed checks are repaired",
             AskReason::Profile(GatePoint::Replan) => "a person says whether it begins again with a new strategy",
             AskReason::Unsure { confidence, ask_below } => {
                 return write!(
@@ -240,8 +240,8 @@ impl fmt::Display for AskReason {
             AskReason::ChecksFailed => "required checks failed or did not run",
             AskReason::NothingChanged => "it changed nothing",
             AskReason::ReadOnly => "it was to read only",
-            AskReason::FixesSpent => "what the checks found was mended as often as may be",
-            AskReason::NoStrategist => "nobody is there to think of another strategy",
+            AskReason::FixesSpent => "the failed checks were repaired as often as the plan may",
+            AskReason::NoStrategist => "it has no strategist for another strategy",
             AskReason::WentBackAlready => "it has begun again by itself once already",
             AskReason::ReversionsSpent => "it has begun again as often as it may",
         })

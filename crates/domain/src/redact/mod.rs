@@ -57,7 +57,7 @@ pub struct RedactorError(#[from] regex::Error);
 
 /// A mark that represents nothing in the file's present content.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{mark}` stands for a secret that the file does not have")]
+#[error("`{mark}` replaces a secret that the file does not have")]
 pub struct UnknownMark {
     /// The mark.
     pub mark: String,

@@ -85,7 +85,7 @@ pub(crate) fn reversion_by_itself(why: &str) -> NewDecision {
 
 fn reversion(chosen: &str, why: &str) -> NewDecision {
     NewDecision {
-        question: "How does it go on?".to_owned(),
+        question: "How does the plan continue?".to_owned(),
         rationale: why.to_owned(),
         ..NewDecision::new(1, Phase::Strategize, DecisionKind::Reversion, chosen)
     }

@@ -48,7 +48,7 @@ where
         if pid == -1 { Err(io::Error::last_os_error()) } else { wait_for(pid) }
     });
     ended?;
-    errand.done.ok_or_else(|| io::Error::other("the process beside ours was killed at its work"))
+    errand.done.ok_or_else(|| io::Error::other("the single-threaded process was killed at its work"))
 }
 
 extern "C" fn perform<W, T>(errand: *mut c_void) -> libc::c_int

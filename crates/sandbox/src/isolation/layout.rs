@@ -163,7 +163,7 @@ fn above<'a>(steps: &'a [LayoutStep], path: &Path) -> Option<&'a LayoutStep> {
 pub(super) fn build(order: &ChildOrder) -> Result<MountLayout, String> {
     let is_root = |path: &Path| order.roots.iter().any(|root| root.path == path);
     if is_root(Path::new("/")) {
-        return Err("a project at / cannot be kept apart from the rest".to_owned());
+        return Err("a project at / cannot be isolated from the rest".to_owned());
     }
     let mut steps = fixed_steps(order);
     steps.retain(|step| !is_root(&step.at));

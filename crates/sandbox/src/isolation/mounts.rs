@@ -94,7 +94,7 @@ pub(super) fn build(
         place(step, opened, &mut told, &mut read_only_later)
             .map_err(|error| format!("{}: {error}", step.at.display()))?;
     }
-    mask(&steps, &covers).map_err(|error| format!("what the kernel tells: {error}"))?;
+    mask(&steps, &covers).map_err(|error| format!("masking the files of the kernel: {error}"))?;
     for mount in read_only_later {
         set_attributes(mount.as_fd(), "", AttributeScope::This, MountAttrFlags::MOUNT_ATTR_RDONLY)
             .map_err(|error| format!("read-only: {error}"))?;
@@ -419,7 +419,7 @@ fn same_file(mount: &OwnedFd, tree: &OwnedFd) -> io::Result<()> {
     if (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino) {
         return Ok(());
     }
-    Err(io::Error::other("what lies there is not the sandbox's tree"))
+    Err(io::Error::other("the mounted tree is not the sandbox's"))
 }
 
 fn kind_of(mount: &OwnedFd) -> io::Result<FileType> {

@@ -83,7 +83,7 @@ pub enum CommandStartError {
         reasons: Vec<SkippedBackend>,
     },
     /// The files for its output cannot be made.
-    #[error("the output cannot be kept in {}", path.display())]
+    #[error("the output cannot be stored in {}", path.display())]
     Output {
         /// The path.
         path: PathBuf,
@@ -481,7 +481,7 @@ fn first_reports(
                 forwarder = Some(Forwarder::start(program, &crate::command::marks(env), &inside, &carried)?);
             }
             ChildReport::Started { hidden, notes } => {
-                let reaper = reaper.ok_or_else(|| io::Error::other("nobody holds the tree"))?;
+                let reaper = reaper.ok_or_else(|| io::Error::other("no process holds the tree"))?;
                 return Ok(Ok((reaper, (hidden, notes), forwarder)));
             }
             ChildReport::Failed(failure) => return Ok(Err(failure)),
