@@ -59,6 +59,7 @@ pub use plan::create::{NewPlanRequest, UseError};
 pub use plan::discard::DiscardError;
 pub use plan::edit::{EDIT_BY_USER, EditError, HunkText};
 pub use plan::execute::{ExecuteError, ExecuteOptions};
+pub use plan::follow_up::FollowUpError;
 pub use plan::gates::GateStatus;
 pub use plan::guidance::{GUIDANCE_BYTES_MAX, GuidanceError, GuidanceMode, GuidanceOutcome};
 pub use plan::limits::LimitsError;

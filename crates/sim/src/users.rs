@@ -88,6 +88,7 @@ impl SimUser {
             depends_on: Vec::new(),
             node: None,
             at_entry: 0,
+            supersedes: Vec::new(),
         };
         let job = script.new_job(self.ids.ulid(), Phase::Strategize);
         while self.store.create(script.new_plan(), vec![prompt.clone()], job).await.is_err() {

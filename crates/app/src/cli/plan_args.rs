@@ -472,6 +472,7 @@ impl TaskArgs {
             sources: Vec::new(),
             keys: BTreeSet::new(),
             batch: None,
+            follows: None,
         };
         if let Some(frozen) = frozen {
             // An action is about the project; a user who only names an actor is in the directory of the work.

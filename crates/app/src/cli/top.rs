@@ -360,6 +360,12 @@ impl TopView<'_> {
             Ok(ReviewDecision::Quit | ReviewDecision::Interrupted) => {
                 self.top.say("nothing was applied".to_owned());
             }
+            Ok(ReviewDecision::Revise) => {
+                match plan::revise::leave_notes(&self.engine, &named, self.invocation).await {
+                    Ok(_) => self.top.say(format!("plan {} is revised with its notes", named.short)),
+                    Err(failure) => self.top.say(failure.message),
+                }
+            }
             Ok(ReviewDecision::Apply(chosen)) => {
                 self.top.say(format!("applying plan {}…", named.short));
                 self.may_leave_errand = false;

@@ -222,6 +222,7 @@ hints! {
     ADD_SYSTEM_PROJECT: "if it is really meant, add `--system-project`";
     APPLY_PARTIAL: "see its changes with `agents plan diff {id}`, and apply them as they are with `{apply} --partial`";
     SAY_OR_NOTE: "say what to change: `agents plan revise {id} \"…\"`, or comment on a place first: `agents plan note {id} PATH:LINE \"…\"`";
+    REPLAN: "to have another strategy worked out, run `agents plan prompt {id} \"…\" --replan`";
     SHORTER_PROMPT: "put longer text into a file of the project, and name the file";
     TASK_OF_ONE_WORD: "a task of one word is read from the standard input: `echo {word} | agents run -{by}`";
     COMMAND_OF_ONE_WORD: "a command goes after `--`, like `agents run -- {word}`";
@@ -349,7 +350,7 @@ codes! {
         DATA_DIR_FOREIGN: "The directory for the program's data contains other files. Nothing was changed."
             => "name an empty directory, or one that does not exist yet: `--data-dir DIR`";
         DECISION_AMBIGUOUS: "Several decisions begin with the given letters." => "give more letters, or name it as PLAN:NUMBER";
-        DECISION_INVALID: "A text for a plan is empty or too long: it has 1 to 16384 bytes." or [SHORTER_PROMPT, SAY_OR_NOTE];
+        DECISION_INVALID: "A text for a plan is empty or too long: it has 1 to 16384 bytes." or [SHORTER_PROMPT, SAY_OR_NOTE, REPLAN];
         DEFINITION_INVALID: "A file of an action or an actor is not valid."
             => "docs/actors.md describes all keys; your editor can check them with what `agents schema action` or `agents schema actor` prints";
         DEPTH_UNKNOWN: "There is no such depth.";
@@ -441,7 +442,7 @@ codes! {
             SEE_OUTPUT_AND_CHANGES, SAY_AND_EXECUTE,
         ];
         PLAN_FINAL: "The plan is applied or cancelled for good." => "start a new one with `agents run`" or [
-            UNDO, CHANGES_ARE_STORED, APPLY_AGAIN,
+            UNDO, CHANGES_ARE_STORED, CONTINUE_OR_DISCARD, APPLY_AGAIN,
         ];
         PLAN_NOT_READY: "The state of the plan does not allow this." => "see its state with `agents plan status {id}`" or [
             RESUME_OR_CANCEL, SEE_ERRORS, SEE_CONFLICTS, APPLY, APPLY_PARTIAL, EXECUTE, SEE_OUTPUT_AND_CHANGES, SAY_AND_EXECUTE,

@@ -10,8 +10,8 @@ use domain::{
 };
 use engine::{
     AbandonError, ApplyError, ArtifactsError, CancelError, Conflict, DiscardError, EngineOpenError,
-    ExecuteError, FindDecisionError, FindError, GcError, GuidanceError, LimitsError, LocksError, NoteError,
-    PlanCandidate, ReviseError, RollbackError, UseError,
+    ExecuteError, FindDecisionError, FindError, FollowUpError, GcError, GuidanceError, LimitsError,
+    LocksError, NoteError, PlanCandidate, ReviseError, RollbackError, UseError,
 };
 use serde_json::json;
 use store::{DecisionStoreError, PlanStoreError, StoreError, StoreOpenError};
@@ -202,7 +202,7 @@ fn ended(state: PlanState, id: &str) -> CommandError {
     match state {
         PlanState::Apply(ApplyState::Applied) => failure.hint(hints::UNDO).plan(id),
         PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => {
-            failure.hint(hints::CHANGES_ARE_STORED).plan(id)
+            failure.hint(hints::CHANGES_ARE_STORED).hint(hints::CONTINUE_OR_DISCARD).plan(id)
         }
     }
 }
@@ -292,6 +292,16 @@ pub fn revise(error: &ReviseError, id: &str) -> CommandError {
         )
         .plan(id),
         ReviseError::NotFinished { state, .. } => not_finished(*state, id, "be revised"),
+        ReviseError::NoSuchDecision { seq, .. } => CommandError::new(
+            &codes::DECISION_NOT_FOUND,
+            format!("plan {id} has no decision {seq} that is in force"),
+        ),
+        ReviseError::OfStrategy { seq, .. } => CommandError::new(
+            &codes::DECISION_INVALID,
+            format!("decision {seq} of plan {id} belongs to its strategy, or is its task"),
+        )
+        .hint(hints::REPLAN)
+        .plan(id),
         ReviseError::Busy { .. } => busy(id, "another process moved it"),
         ReviseError::ContentGone { path, .. } => CommandError::new(
             &codes::CONTENT_GONE,
@@ -299,6 +309,23 @@ pub fn revise(error: &ReviseError, id: &str) -> CommandError {
         )
         .plan(id),
         ReviseError::Plan(error) => plan(error, id),
+    }
+}
+
+/// No follow-up of an applied plan was made.
+pub fn follow_up(error: &FollowUpError, id: &str) -> CommandError {
+    match error {
+        FollowUpError::Message { bytes: 0 } => CommandError::new(
+            &codes::DECISION_INVALID,
+            format!("plan {id} is applied, and a plan that continues it needs a message"),
+        )
+        .hint(hints::SAY_OR_NOTE)
+        .plan(id),
+        FollowUpError::Message { .. } => {
+            CommandError::new(&codes::DECISION_INVALID, error.to_string()).hint(hints::SHORTER_PROMPT)
+        }
+        FollowUpError::Use(error) => use_plan(error),
+        FollowUpError::Plan(error) => plan(error, id),
     }
 }
 

@@ -56,7 +56,7 @@ pub fn to_json(details: &PlanDetails, id: &str) -> Value {
         .map(|step| json!({ "why": step.why, "command": step.command }))
         .collect();
     json!({
-        "plan_id": plan.id, "short_id": id, "title": plan.title, "batch": plan.spec.batch, "action": plan.spec.action, "command": details.shown,
+        "plan_id": plan.id, "short_id": id, "title": plan.title, "batch": plan.spec.batch, "follows": plan.spec.follows, "action": plan.spec.action, "command": details.shown,
         "projects": projects, "phase": plan.state.phase(), "state": plan.state.word(), "attempt": plan.attempt,
         "reversions": plan.reversions, "undone": plan.undone_at.is_some(), "broken_off": details.owner_is_gone,
         "interrupted": details.is_interrupted,
@@ -206,6 +206,9 @@ fn body(details: &PlanDetails, id: &str, style: &OutputStyle) -> String {
         head.push_str(", network on");
     }
     let mut text = head + "\n";
+    text.extend(
+        plan.spec.follows.map(|followed| format!("  continues plan {followed}, which was applied\n")),
+    );
     text.extend(isolation::weakest(&details.calls).and_then(isolation::line));
     text.extend(shared_network(&details.calls).map(|line| paint.red(&line) + "\n"));
     for line in phase_lines(details, style) {

@@ -11,8 +11,8 @@ use std::sync::mpsc as blocking;
 
 use crossterm::cursor::Show;
 use crossterm::event::{
-    DisableMouseCapture, EnableMouseCapture, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers,
-    MouseButton, MouseEvent, MouseEventKind, read,
+    DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture, Event, KeyCode,
+    KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind, read,
 };
 use crossterm::execute;
 use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
@@ -44,7 +44,7 @@ pub enum KeyPress {
 }
 
 /// Something that a person did at the terminal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TerminalInput {
     /// A key that all screens know.
     Key(KeyPress),
@@ -52,6 +52,8 @@ pub enum TerminalInput {
     Move(MoveKey),
     /// The mouse.
     Mouse(MouseInput),
+    /// A text that was pasted.
+    Paste(String),
 }
 
 impl From<KeyPress> for TerminalInput {
@@ -210,12 +212,13 @@ impl Raw {
 
     fn take() -> io::Result<()> {
         enable_raw_mode()?;
-        execute!(io::stderr(), EnterAlternateScreen)
+        execute!(io::stderr(), EnterAlternateScreen, EnableBracketedPaste)
     }
 
     fn leave() {
         // If this fails, the terminal is gone, and the error cannot be shown.
-        let _ = execute!(io::stderr(), DisableMouseCapture, LeaveAlternateScreen, Show);
+        let _ =
+            execute!(io::stderr(), DisableMouseCapture, DisableBracketedPaste, LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
     }
 }
@@ -250,6 +253,7 @@ fn input_of(event: &Event) -> Option<TerminalInput> {
             MouseEventKind::ScrollDown => MouseInput::WheelDown(*column, *row),
             _ => return None,
         })),
+        Event::Paste(text) => Some(TerminalInput::Paste(text.clone())),
         _ => None,
     }
 }

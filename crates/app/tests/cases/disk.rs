@@ -14,6 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use serde_json::json;
 
+use super::review_screen::{review_with_editor, texts_left};
 use super::support::{CommandOutput, TestUser, alive, answer, ordinary_command};
 
 /// Set for a test that runs again in a user namespace.
@@ -484,4 +485,27 @@ fn a_copy_that_takes_long_is_interrupted_and_leaves_nothing() {
     let status = person.json(&["plan", "status", "@last"]).data();
     assert_eq!(status["state"], json!("cancelled"));
     assert!(!person.agents(&["plan", "logs", "@last"]).stdout.contains("began"));
+}
+
+#[test]
+fn a_disk_that_is_full_while_an_edit_is_saved_loses_nothing_of_it() {
+    with_own_mounts(|| {
+        let person = TestUser::new();
+        mount_disk(&data(&person), 64);
+        person.write("a.txt", "one\ntwo\n");
+        person.plan("sed -i 's/one/ONE/' a.txt");
+        let mut terminal = review_with_editor(&person, "head -c 3000000 /dev/urandom | base64 > \"$1\"");
+        let free = rustix::fs::statvfs(data(&person)).unwrap();
+        let left = usize::try_from(free.f_bavail * free.f_frsize).unwrap();
+        fs::write(data(&person).join("filler"), vec![7; left.saturating_sub(64 << 10)]).unwrap();
+        terminal.types("e");
+        terminal.shows("your text is in");
+        terminal.types("q");
+        terminal.ends();
+        assert_eq!(texts_left(&person), 1, "the text is still there");
+        fs::remove_file(data(&person).join("filler")).unwrap();
+        let applied = person.agents(&["plan", "apply", "@last", "--yes"]);
+        assert_eq!(applied.exit, 0, "{applied:?}");
+        assert_eq!(person.read("a.txt"), "ONE\ntwo\n");
+    });
 }

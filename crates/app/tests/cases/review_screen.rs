@@ -6,7 +6,7 @@ use super::terminal::{ENTER, Left, Terminal};
 /// Two runs of changes in the first hunk, one in the second.
 const OLD: &str = "one\ntwo\nthree\nfour\nfive\nsix\n7\n8\n9\n10\n11\n12\n13\n14\n15\n16\nlast\n";
 
-fn person_with_a_plan() -> TestUser {
+pub(super) fn person_with_a_plan() -> TestUser {
     let person = TestUser::new();
     person.write("a.txt", OLD);
     person.plan("sed -i 's/one/ONE/; s/five/FIVE/; s/last/LAST/' a.txt; printf 'x\\ny\\nz\\n' > new.txt");
@@ -168,14 +168,14 @@ fn eighty_columns_show_how_to_apply_and_to_leave() {
     let person = person_with_a_plan();
     let command = person.command(&person.project(), &["plan", "apply", "@last", "-i"]);
     let mut terminal = Terminal::with_columns(&command, 80);
-    terminal.shows("enter apply  q quit  ? help  space take  j/k hunk  n/p file  e edit  s split\n");
+    terminal.shows("enter apply  q quit  ? help  space take  j/k hunk  n/p file  e edit  c note\n");
     terminal.types("q");
     is_applied(&terminal.ends());
     assert_eq!(person.read("a.txt"), OLD);
 }
 
 /// Opens the review with an editor that runs this script on the file `$1`.
-fn review_with_editor(person: &TestUser, script: &str) -> Terminal {
+pub(super) fn review_with_editor(person: &TestUser, script: &str) -> Terminal {
     let editor = person.home().join("editor.sh");
     std::fs::write(&editor, script).unwrap();
     let mut command = person.command(&person.project(), &["plan", "apply", "@last", "-i"]);
@@ -186,7 +186,7 @@ fn review_with_editor(person: &TestUser, script: &str) -> Terminal {
 }
 
 /// The texts that editors were given and that are still there.
-fn texts_left(person: &TestUser) -> usize {
+pub(super) fn texts_left(person: &TestUser) -> usize {
     let all = std::fs::read_dir(person.home()).unwrap().flatten();
     all.filter(|entry| entry.file_name().to_string_lossy().starts_with("agents-edit-")).count()
 }
@@ -241,4 +241,110 @@ fn an_editor_that_fails_or_deletes_the_file_changes_nothing() {
     let said = person.agents(&["plan", "apply", "@last", "--yes"]);
     assert_eq!(said.exit, 0, "{said:?}");
     assert!(person.read("a.txt").starts_with("ONE\n"));
+}
+
+#[test]
+fn notes_are_written_on_the_screen_and_sent_as_a_revision() {
+    let person = person_with_a_plan();
+    let mut terminal = review(&person);
+    terminal.types("R");
+    terminal.shows("there is no open note: c writes one");
+    terminal.types("cplease q R N");
+    terminal.shows("note on a.txt#1: please q R N_");
+    terminal.types(ENTER);
+    terminal.shows("1 open note: R revises the plan with them");
+    terminal.shows("note: please q R N");
+    // On the line that was removed, pasted with a line end in it.
+    terminal.types("vc");
+    terminal.shows("note on -a.txt:1: _");
+    terminal.types("\x1b[200~keep it\rq\x1b[201~");
+    terminal.shows("keep it q_");
+    terminal.types(ENTER);
+    terminal.shows("2 open notes");
+    let notes = person.json(&["plan", "notes", "@last"]).data()["notes"].clone();
+    assert_eq!((&notes[0]["place"], &notes[1]["place"]), (&"a.txt#1".into(), &"-a.txt:1".into()), "{notes}");
+    assert_eq!(notes[1]["text"], "keep it\nq", "{notes}");
+    terminal.types("R");
+    let left = terminal.ends();
+    is_applied(&left);
+    assert!(left.text.contains("2 notes sent along"), "{left:?}");
+    let status = person.json(&["plan", "status", "@last"]).data();
+    assert_eq!((&status["attempt"], &status["state"]), (&2.into(), &"complete".into()), "{status}");
+    assert_eq!(person.json(&["plan", "notes", "@last"]).data()["notes"].as_array().unwrap().len(), 0);
+    assert_eq!(person.read("a.txt"), OLD, "nothing was applied");
+}
+
+#[test]
+fn a_long_note_is_written_in_the_editor_and_none_is_lost() {
+    let person = person_with_a_plan();
+    let notes = || person.json(&["plan", "notes", "@last"]).data()["notes"].as_array().unwrap().len();
+    let mut terminal = review_with_editor(&person, "printf ' and\\nmore' >> \"$1\"");
+    terminal.types("cfirst\t");
+    terminal.shows("the note is written");
+    terminal.types("q");
+    is_applied(&terminal.ends());
+    assert_eq!(person.json(&["plan", "notes"]).data()["notes"][0]["text"], "first and\nmore");
+
+    // What was typed is still on the input line when the editor fails.
+    let mut terminal = review_with_editor(&person, "exit 3");
+    terminal.types("cnot lost\t");
+    terminal.shows("failed");
+    terminal.types("!");
+    terminal.shows("note on a.txt#1: not lost!_");
+    terminal.types("\x1b");
+    terminal.shows("enter apply  q quit");
+    terminal.types("q");
+    terminal.ends();
+    assert_eq!(notes(), 1);
+
+    let mut terminal = review_with_editor(&person, "head -c 100000 /dev/zero | tr '\\0' x > \"$1\"");
+    terminal.types("c\t");
+    terminal.shows("a note has from 1 to 16384 bytes, this one has 100000; your text is in");
+    terminal.types("q");
+    terminal.ends();
+    assert_eq!((notes(), texts_left(&person)), (1, 1), "what could not be recorded is not lost");
+}
+
+#[test]
+fn a_review_is_held_on_a_tiny_screen_and_on_one_that_changes_its_size() {
+    let person = person_with_a_plan();
+    let command = person.command(&person.project(), &["plan", "apply", "@last", "-i"]);
+    let mut terminal = Terminal::with_size(&command, 20, 5);
+    terminal.shows("enter apply  q quit");
+    terminal.types(" c");
+    terminal.shows("note on");
+    terminal.types("\x1b");
+    terminal.shows("enter apply  q quit");
+    for (columns, rows) in [(1, 1), (140, 30), (3, 2), (81, 7), (20, 5), (120, 24)] {
+        terminal.resize(columns, rows);
+        terminal.types("jkw");
+    }
+    terminal.shows("2 of 3 hunks taken");
+    terminal.types(ENTER);
+    is_applied(&terminal.ends());
+    assert_eq!(person.read("a.txt"), OLD.replace("last", "LAST"));
+}
+
+#[test]
+fn a_terminal_without_colour_or_utf_8_shows_the_review_and_one_without_a_screen_says_so() {
+    let person = person_with_a_plan();
+    let mut command = person.command(&person.project(), &["plan", "apply", "@last", "-i"]);
+    command.env("NO_COLOR", "1").env("LC_ALL", "C");
+    // So few rows that no place on the screen reads like a colour.
+    let mut terminal = Terminal::with_size(&command, 80, 20);
+    terminal.shows("+files");
+    terminal.types("q");
+    let left = terminal.ends();
+    is_applied(&left);
+    let is_coloured = |code: &str| left.text.contains(&format!("\x1b[{code}"));
+    assert!(!["31m", "32m", "38;", "36m"].into_iter().any(is_coloured), "{left:?}");
+    let drawn = left.text.split("nothing was applied").next().unwrap();
+    assert!(drawn.is_ascii(), "{drawn:?}");
+
+    let mut command = person.command(&person.project(), &["plan", "apply", "@last", "-i"]);
+    command.env("TERM", "dumb");
+    let left = Terminal::start(&command).ends();
+    assert_eq!(left.exit, Some(6), "{left:?}");
+    assert!(left.text.contains("TERM is `dumb`") && left.text.contains("--only"), "{left:?}");
+    assert_eq!(person.read("a.txt"), OLD);
 }

@@ -1,5 +1,7 @@
 //! A finished plan continues: revisions, notes, checkpoints, work of runs that failed or were stopped.
 
+use std::process::Stdio;
+
 use serde_json::{Value, json};
 
 use super::model_world::{ModelFixture, Wire, calls, says};
@@ -49,7 +51,11 @@ fn a_revision_needs_something_to_say_and_a_plan_that_is_finished() {
     assert_eq!(person.json(&["plan", "revise", "@last"]).code(), "DECISION_INVALID");
     assert_eq!(person.json(&["plan", "revise", "@last", &"x".repeat(20_000)]).code(), "DECISION_INVALID");
     assert_eq!(person.agents(&["plan", "apply", "@last", "--yes"]).exit, 0);
-    assert_eq!(person.json(&["plan", "revise", "@last", "more"]).code(), "PLAN_FINAL");
+    assert_eq!(
+        person.json(&["plan", "revise", "@last"]).code(),
+        "DECISION_INVALID",
+        "applied, and no message"
+    );
     assert_eq!(person.json(&["plan", "use", "--", "true"]).exit, 0);
     let waits = person.json(&["plan", "revise", "@last", "more"]);
     assert_eq!((waits.exit, waits.code().as_str()), (4, "PLAN_BUSY"), "{waits:?}");
@@ -214,4 +220,181 @@ fn a_model_continues_its_conversation_with_the_requested_changes() {
     assert_eq!(last["role"], json!("user"), "{text}");
     let asked = last["content"].as_str().unwrap();
     assert!(asked.contains("already in the working tree") && asked.contains("keep a comment"), "{asked}");
+}
+
+#[test]
+fn an_applied_plan_is_continued_by_a_plan_of_its_own() {
+    let person = with_plan();
+    let first = person.json(&["plan", "status", "@last"]).data();
+    assert_eq!(person.agents(&["plan", "apply", "@last", "--yes"]).exit, 0);
+    let made = person.json(&["plan", "revise", "@last", "once more"]);
+    let data = made.data();
+    assert_eq!(
+        (made.exit, &data["follows"], &data["attempt"]),
+        (0, &first["plan_id"], &json!(1)),
+        "{made:?}"
+    );
+    assert_ne!(data["plan_id"], first["plan_id"]);
+    let title = data["title"].as_str().unwrap();
+    assert!(title.ends_with("(follow-up)"), "{title}");
+    assert_eq!(person.read("list"), "a\nb\nc\n1\n", "nothing more was applied");
+    let tree = person.json(&["plan", "tree", "@last"]).stdout;
+    assert!(tree.contains("once more") && tree.contains("which is applied"), "{tree}");
+    assert!(person.agents(&["plan", "status", "@last"]).stdout.contains("continues plan"));
+    assert_eq!(person.agents(&["plan", "apply", "@last", "--yes"]).exit, 0);
+    assert_eq!(person.read("list"), "a\nb\nc\n1\n1\n");
+    let again = person.json(&["plan", "prompt", "@last", "and again", "--revise"]);
+    assert_eq!((again.exit, again.data()["title"].as_str()), (0, Some(title)), "{again:?}");
+    assert_eq!(
+        person.agents(&["plan", "undo", first["short_id"].as_str().unwrap(), "--yes"]).exit,
+        4,
+        "edited since"
+    );
+}
+
+#[test]
+fn a_prompt_with_revise_continues_a_finished_plan() {
+    let person = with_plan();
+    let revised = person.json(&["plan", "prompt", "@last", "once more", "--revise"]);
+    assert_eq!((revised.exit, &revised.data()["attempt"]), (0, &json!(2)), "{revised:?}");
+    assert_eq!(person.json(&["plan", "prompt", "@last", "x", "--revise", "--replan"]).exit, 2);
+}
+
+#[test]
+fn a_follow_up_of_a_model_continues_its_conversation() {
+    let turns = [
+        calls([("edit_file", json!({"path": "price.sh", "old": "$1 + $2", "new": "$1 * $2"}))]),
+        says("Changed the sum."),
+        says("Nothing more to do."),
+    ];
+    let world = ModelFixture::new(Wire::Openai, Wire::Openai.scripts(&turns));
+    let ran = world.agents(&["--format", "json", "run", "mend the price", "--actor", "mender"]);
+    assert_eq!(ran.exit, 0, "{ran:?}");
+    (0..2).for_each(|_| drop(world.server.asked()));
+    let applied = world.agents(&["plan", "apply", "@last", "--yes", "--unchecked"]);
+    assert_eq!(applied.exit, 0, "{applied:?}");
+    let revised = world.agents(&["--format", "json", "plan", "revise", "@last", "keep a comment"]);
+    assert_eq!(revised.exit, 0, "{revised:?}");
+    let text = world.server.asked().body["messages"].to_string();
+    assert!(text.contains("Changed the sum.") && text.contains("keep a comment"), "{text}");
+}
+
+/// An actor whose second and third steps decide something, each after it changed a file.
+const DECIDES: &str = r#"nodes:
+  first: {run: 'echo 1 >> list'}
+  second:
+    needs: [first]
+    run: 'echo "$ARG_WORD" >/dev/null; echo 2 >> list; echo "{\"decisions\": [{\"question\": \"How?\", \"chosen\": \"twice\"}]}" > "$AGENTS_OUTPUT"'
+  third: {needs: [second], run: 'echo 3 >> list; echo x >> made'}
+"#;
+
+#[test]
+fn a_correction_replaces_one_decision_and_rolls_back_what_was_done_after_it() {
+    let person = TestUser::new();
+    person.write("list", "a\n");
+    person.write(".cleveragents/actors/decider.yaml", DECIDES);
+    let ran = person.json(&["run", "do it", "--actor", "decider", "--trust"]);
+    assert_eq!(ran.exit, 0, "{ran:?}");
+    let tree = person.json(&["plan", "tree", "@last"]).data()["decisions"].clone();
+    let choice =
+        tree.as_array().unwrap().iter().find(|one| one["kind"] == "choice").unwrap()["seq"].to_string();
+    let all = tree.as_array().unwrap().len();
+    let at = |extra: &[&str]| {
+        person.json(&[&["plan", "prompt", "@last", "once", "--at", &choice], extra].concat())
+    };
+    let dry = at(&["--dry-run"]);
+    assert_eq!(
+        dry.data()["affected"],
+        json!({ "decisions": [choice.parse::<u32>().unwrap()], "files": ["list", "made"] }),
+        "{dry:?}"
+    );
+    assert_eq!(person.json(&["plan", "status", "@last"]).data()["attempt"], json!(1), "nothing was written");
+    for (word, code) in [("1", "DECISION_INVALID"), ("99", "DECISION_NOT_FOUND"), ("?", "DECISION_NOT_FOUND")]
+    {
+        let refused = person.json(&["plan", "prompt", "@last", "once", "--at", word]);
+        assert_eq!(refused.code(), code, "{word}: {refused:?}");
+    }
+    let corrected = at(&[]);
+    assert_eq!((corrected.exit, &corrected.data()["attempt"]), (0, &json!(2)), "{corrected:?}");
+    let tree = person.json(&["plan", "tree", "@last", "--superseded"]).data()["decisions"].clone();
+    let gone: Vec<&Value> =
+        tree.as_array().unwrap().iter().filter(|one| !one["superseded_by"].is_null()).collect();
+    assert_eq!(gone.len(), 1, "the affected set only: {tree}");
+    assert!(
+        tree.as_array().unwrap().len() > all && tree.to_string().contains("Instead of the decision"),
+        "{tree}"
+    );
+    assert_eq!(at(&[]).code(), "DECISION_NOT_FOUND", "it gave way");
+    assert_eq!(person.agents(&["plan", "apply", "@last", "--yes"]).exit, 0);
+    // The first step's work stood; all steps ran again on top of it.
+    assert_eq!((person.read("list"), person.read("made")), ("a\n1\n1\n2\n3\n".into(), "x\n".into()));
+}
+
+/// Starts a command and kills it at a moment of its life.
+fn killed(person: &TestUser, words: &[&str], spins: u64) {
+    let mut command = person.command(&person.project(), words);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    for _ in 0..spins * 400_000 {
+        std::hint::spin_loop();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_revision_or_a_rollback_that_is_killed_is_there_as_a_whole_or_not_at_all() {
+    let person = with_plan();
+    let status = || person.json(&["plan", "status", "@last"]).data();
+    let added = |status: &Value| status["changes"]["insertions"].as_u64().unwrap();
+    let mut attempt = 1;
+    for spins in 0..24 {
+        let notes = || person.json(&["plan", "notes", "@last"]).data()["notes"].as_array().unwrap().len();
+        assert_eq!(person.json(&["plan", "note", "@last", "made#1", "more"]).exit, 0);
+        killed(&person, &["plan", "revise", "@last", "once more"], spins);
+        let after = status();
+        let now = after["attempt"].as_u64().unwrap();
+        assert!(now == attempt || now == attempt + 1, "{after}");
+        assert_eq!(notes(), usize::from(now == attempt), "the notes are sent with it: {after}");
+        if after["state"] != "complete" {
+            let resumed = person.json(&["plan", "resume", "@last"]);
+            assert_eq!(resumed.exit, 0, "{resumed:?}");
+        }
+        if now == attempt {
+            assert_eq!(person.json(&["plan", "revise", "@last"]).exit, 0);
+        }
+        attempt += 1;
+        let after = status();
+        assert_eq!((&after["attempt"], added(&after)), (&json!(attempt), 2 * attempt), "{after}");
+    }
+    for spins in 0..24 {
+        let before = added(&status());
+        killed(&person, &["plan", "rollback", "@last", "--to", "0"], spins);
+        match added(&status()) {
+            0 => assert_eq!(person.json(&["plan", "revise", "@last", "again"]).exit, 0),
+            now => assert_eq!(now, before),
+        }
+    }
+}
+
+#[test]
+fn a_plan_whose_contents_are_gone_says_so_and_stays_as_it_was() {
+    let person = with_plan();
+    let store = rusqlite::Connection::open(person.home().join("data/agents.db")).unwrap();
+    store.execute_batch("PRAGMA foreign_keys = 0; DELETE FROM contents").unwrap();
+    drop(store);
+    let revised = person.json(&["plan", "revise", "@last", "once more"]);
+    assert_eq!((revised.exit, revised.code().as_str()), (4, "CONTENT_GONE"), "{revised:?}");
+    assert!(revised.stdout.contains("--again"), "{revised:?}");
+    let status = person.json(&["plan", "status", "@last"]).data();
+    assert_eq!((&status["attempt"], &status["state"]), (&json!(1), &json!("complete")), "{status}");
+}
+
+#[test]
+fn a_note_of_100_kb_is_refused_and_one_of_16_kb_is_sent() {
+    let person = with_plan();
+    let note = |bytes: usize| person.json(&["plan", "note", "@last", "made#1", &"x".repeat(bytes)]);
+    let refused = note(100_000);
+    assert_eq!((refused.exit, refused.code().as_str()), (2, "DECISION_INVALID"), "{refused:?}");
+    assert_eq!(note(16_000).exit, 0);
+    assert_eq!(person.json(&["plan", "revise"]).exit, 0);
 }

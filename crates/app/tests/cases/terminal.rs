@@ -68,6 +68,11 @@ impl Terminal {
 
     /// The same at one that says to have so many columns.
     pub(super) fn with_columns(agents: &Command, columns: u16) -> Terminal {
+        Terminal::with_size(agents, columns, 40)
+    }
+
+    /// The same at one of this size.
+    pub(super) fn with_size(agents: &Command, columns: u16, rows: u16) -> Terminal {
         let mut command = with_terminal(agents);
         let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&keyboard).unwrap();
@@ -75,7 +80,7 @@ impl Terminal {
         let name = ptsname(&keyboard, Vec::new()).unwrap();
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         let line = rustix::fs::open(name, flags, Mode::empty()).unwrap();
-        let size = Winsize { ws_row: 40, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&line, size).unwrap();
         let before = modes(&line);
         for end in [Command::stdin, Command::stdout, Command::stderr] {
@@ -107,6 +112,12 @@ impl Terminal {
         let shown = self.shown.text.lock().unwrap();
         let (shown, waited) = self.shown.more.wait_timeout_while(shown, STUCK, missing).unwrap();
         assert!(!waited.timed_out(), "{text:?} is not on:\n{}", painted(&String::from_utf8_lossy(&shown)));
+    }
+
+    /// Gives the terminal another size, which the program hears of.
+    pub(super) fn resize(&self, columns: u16, rows: u16) {
+        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&self.line, size).unwrap();
     }
 
     pub(super) fn types(&mut self, keys: &str) {

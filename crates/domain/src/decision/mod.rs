@@ -103,6 +103,9 @@ pub struct NewDecision {
     /// The number of changes of the plan that were recorded when it was taken.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub at_entry: u64,
+    /// The numbers of the decisions that give way to it, if it comes with a move of the plan.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub supersedes: Vec<u32>,
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -159,6 +162,7 @@ impl NewDecision {
             depends_on: Vec::new(),
             node: None,
             at_entry: 0,
+            supersedes: Vec::new(),
         }
     }
 

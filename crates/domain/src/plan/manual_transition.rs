@@ -8,6 +8,7 @@
 //! 4. A move that is asked for again is known by its job, and done once.
 //! 5. A decision that comes with a move is recorded in its step, for the attempt and the phase that it leads
 //!    to. A revert always records a reversion, which supersedes all decisions before it but the prompt.
+//!    A decision of another move supersedes those that it names.
 //! 6. Changes that come with a move are recorded in its step, as one ended call of the attempt that it leads
 //!    to. A revision starts with the changes of the last attempt; a person rolls changes back or edits them.
 //! 7. A plan is not moved while an apply of it is sealed and has not ended. The process that writes the files
@@ -110,8 +111,10 @@ impl MoveRecord {
 pub struct TransitionDecisions {
     /// In order.
     pub new: Vec<NewDecision>,
-    /// The place among them of the one to which all decisions before the move but the prompt give way.
+    /// The place among them of the one to which decisions before the move give way; never the prompt.
     pub superseding: Option<usize>,
+    /// The numbers of those that give way; `None` means all but the prompt.
+    pub giving_way: Option<BTreeSet<u32>>,
 }
 
 /// The result of a transition.
@@ -178,14 +181,16 @@ impl ManualTransition {
         let mut new: Vec<NewDecision> =
             self.decisions.iter().cloned().map(|new| NewDecision { attempt, phase, ..new }).collect();
         if self.event != PlanEvent::Revert {
-            return TransitionDecisions { new, superseding: None };
+            let superseding = new.iter().position(|new| !new.supersedes.is_empty());
+            let giving_way = superseding.map(|place| new[place].supersedes.iter().copied().collect());
+            return TransitionDecisions { new, superseding, giving_way };
         }
         let carried = new.iter().position(|new| new.kind == DecisionKind::Reversion);
         if carried.is_none() {
             let chosen = format!("back to strategize, by {by}");
             new.insert(0, NewDecision::new(attempt, phase, DecisionKind::Reversion, chosen));
         }
-        TransitionDecisions { new, superseding: carried.or(Some(0)) }
+        TransitionDecisions { new, superseding: carried.or(Some(0)), giving_way: None }
     }
 
     /// Returns why it is refused while an apply of the plan is open: that is carried through or rolled back

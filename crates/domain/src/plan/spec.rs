@@ -15,7 +15,7 @@ use super::invariant::Invariant;
 use super::step::{self, PlanStep};
 use super::validation::{Validation, ValidationMode};
 use crate::failure::retry::GateDecision;
-use crate::id::RootIndex;
+use crate::id::{PlanId, RootIndex};
 use crate::ledger::Limits;
 use crate::template::Template;
 
@@ -335,6 +335,9 @@ pub struct PlanSpec {
     /// The name of the batch that it was made with; `None` if it was made alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<String>,
+    /// The applied plan that it continues; `None` if it continues none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follows: Option<PlanId>,
 }
 
 /// The instructions of a project for its agents: its `AGENTS.md`.

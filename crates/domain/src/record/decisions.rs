@@ -133,15 +133,19 @@ impl PlanRecord {
         decided: &TransitionDecisions,
         now: Ms,
     ) -> Result<Vec<Decision>, DecisionInvalid> {
-        let before =
-            if decided.superseding.is_some() { PriorDecisions::GiveWay } else { PriorDecisions::AsTheyStand };
+        let before = match (decided.superseding, &decided.giving_way) {
+            (Some(_), None) => PriorDecisions::GiveWay,
+            (Some(_), Some(_)) | (None, _) => PriorDecisions::AsTheyStand,
+        };
         self.prepare_decisions(plan, decided.new.clone(), before, now)
     }
 
     /// Stores the decisions of a move by hand, and supersedes those that give way to them.
     pub(super) fn keep_by_hand(&mut self, decided: &TransitionDecisions, made: &[Decision], now: Ms) {
         let superseding = decided.superseding.and_then(|place| made.get(place)).map(|decision| decision.seq);
-        let live = self.decisions.iter_mut().filter(|decision| decision.seq > 1 && decision.is_live());
+        let gives_way = |seq: u32| decided.giving_way.as_ref().is_none_or(|some| some.contains(&seq));
+        let live = self.decisions.iter_mut();
+        let live = live.filter(|one| one.seq > 1 && one.is_live() && gives_way(one.seq));
         let gave_way: Vec<u32> = superseding.map_or(Vec::new(), |by| {
             live.map(|decision| {
                 decision.superseded_by = Some(by);

@@ -51,7 +51,16 @@ impl Engine {
     /// It cannot work as asked, all reasons at once, and nothing is stored; or the store failed.
     pub async fn use_plan(&self, request: NewPlanRequest) -> Result<Plan, UseError> {
         // Held: the process that executes it serves it, or leaves it to the workers.
-        self.make(request, HELD).await
+        self.make(request, HELD, Vec::new()).await
+    }
+
+    /// Makes a plan with these decisions after its first ones.
+    pub(crate) async fn use_plan_with(
+        &self,
+        request: NewPlanRequest,
+        said: Vec<NewDecision>,
+    ) -> Result<Plan, UseError> {
+        self.make(request, HELD, said).await
     }
 
     /// Makes a plan that is left to the workers from its first moment.
@@ -59,12 +68,17 @@ impl Engine {
     /// # Errors
     /// As [`use_plan`](Self::use_plan).
     pub async fn use_and_leave(&self, request: NewPlanRequest) -> Result<Plan, UseError> {
-        let plan = self.make(request, Ms(0)).await?;
+        let plan = self.make(request, Ms(0), Vec::new()).await?;
         self.inner.send_notification(Notification::Work);
         Ok(plan)
     }
 
-    async fn make(&self, request: NewPlanRequest, not_before: Ms) -> Result<Plan, UseError> {
+    async fn make(
+        &self,
+        request: NewPlanRequest,
+        not_before: Ms,
+        said: Vec<NewDecision>,
+    ) -> Result<Plan, UseError> {
         let engine = &self.inner;
         let mut findings = preflight(&request, &engine.options.sandbox_dir, &engine.options.data_dir);
         findings.extend(models::preflight(engine, &request.spec));
@@ -94,7 +108,8 @@ impl Engine {
             engine.ids.rise_above(newest.as_u128());
         }
         let id = PlanId::from_u128(engine.ids.ulid());
-        let (decisions, phase) = beginning(&spec, &shown);
+        let (mut decisions, phase) = beginning(&spec, &shown);
+        decisions.extend(said);
         let job = self.new_job(id, phase, not_before);
         Ok(engine.store.create(NewPlan { id, title, spec, projects }, decisions, job).await?)
     }

@@ -8,6 +8,7 @@ mod detach;
 pub(crate) mod discard;
 pub(crate) mod edit;
 pub(crate) mod execute;
+pub(crate) mod follow_up;
 pub(crate) mod gates;
 pub(crate) mod guidance;
 pub(crate) mod limits;

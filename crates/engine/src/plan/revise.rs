@@ -5,6 +5,9 @@
 //! as the first call of the new one, so that all that reads an attempt (diff, merge, apply, checks) finds the
 //! whole result there. Their contents are stored already.
 //!
+//! A correction of a decision (`plan prompt --at`) is a revision that starts from the changes at the time of
+//! the decision. The decision and all that rest upon it give way to the guidance.
+//!
 //! # Invariants
 //! 1. Guidance, changes, move and job are one transaction. If the process is killed, the plan is as it was,
 //!    or the revision is queued with all of it.
@@ -16,7 +19,7 @@
 
 use domain::{
     CallNumber, CallState, ChangeEntry, ChangeId, ChangesetId, Decision, HELD, Initiator, MoveRecord,
-    NewCall, Phase, Plan, PlanEvent, PlanId, PlanState,
+    NewCall, NewDecision, Phase, Plan, PlanEvent, PlanId, PlanState, affected,
 };
 use serde_json::{Value, json};
 use store::{PlanMove, PlanStoreError, StoreError};
@@ -27,7 +30,7 @@ use super::guidance::GUIDANCE_BYTES_MAX;
 use super::notes::{as_request, open_notes};
 use super::transition::plan_move;
 use crate::engine::{Engine, EngineInner};
-use crate::query::effective_changes::CARRY_OVER;
+use crate::query::effective_changes::{CARRY_OVER, standing};
 use crate::run::plan_sandbox::content::StoreContents;
 
 /// The node of the call with which a revision begins.
@@ -55,6 +58,22 @@ pub enum ReviseError {
         plan: PlanId,
         /// Its state.
         state: PlanState,
+    },
+    /// It has no such decision in force.
+    #[error("plan {plan} has no decision {seq} that is in force")]
+    NoSuchDecision {
+        /// The plan.
+        plan: PlanId,
+        /// The number of the decision.
+        seq: u32,
+    },
+    /// The decision belongs to the strategy, which a revision does not work out again.
+    #[error("decision {seq} of plan {plan} belongs to its strategy")]
+    OfStrategy {
+        /// The plan.
+        plan: PlanId,
+        /// The number of the decision.
+        seq: u32,
     },
     /// Another process moved it meanwhile.
     #[error("plan {plan} was moved by another process")]
@@ -98,14 +117,65 @@ impl Engine {
         }
         let mut guidance = built_in_decisions::guidance(&request);
         guidance.depends_on = notes.iter().map(|note| note.seq).collect();
+        let entries = self.inner.entries(&plan).await?;
+        self.begin_revision(&plan, guidance, &entries).await?;
+        Ok(notes)
+    }
+
+    /// Queues a new attempt that starts from the changes at the time of a decision, with this message. The
+    /// decision and those that rest upon it give way.
+    ///
+    /// # Errors
+    /// Returns an error, and writes nothing, if there is no such decision of execute in force, or as
+    /// [`revise`](Self::revise).
+    pub async fn correct(&self, id: PlanId, seq: u32, message: &str) -> Result<(), ReviseError> {
+        let plan = self.inner.store.plan(id).await?;
+        may_revise(&plan)?;
+        let all = self.inner.store.decisions(id).await?;
+        let decision = correctable(&plan, &all, seq)?;
+        let message = self.inner.redactor.redact_text(message.trim());
+        let request = format!(
+            "Instead of the decision \"{}\": {message}\nWhat was done after that decision was rolled back: the \
+             working tree is as it was then.",
+            decision.new.chosen
+        );
+        if message.is_empty() || request.len() > GUIDANCE_BYTES_MAX {
+            return Err(ReviseError::Message { bytes: message.len() });
+        }
+        let mut guidance = built_in_decisions::guidance(&request);
+        guidance.supersedes = affected(&all, seq).into_iter().collect();
+        let then = Plan { attempt: decision.new.attempt, ..plan.clone() };
+        let mut entries = self.inner.store.entries(id, then.attempt).await?;
+        entries.retain(|entry| entry.no <= decision.new.at_entry);
+        let entries = standing(entries, &self.inner.calls(&then).await?);
+        self.begin_revision(&plan, guidance, &entries).await
+    }
+
+    /// Returns an error if this decision of a plan cannot be corrected now.
+    ///
+    /// # Errors
+    /// As [`correct`](Self::correct).
+    pub async fn may_correct(&self, id: PlanId, seq: u32) -> Result<(), ReviseError> {
+        let plan = self.inner.store.plan(id).await?;
+        may_revise(&plan)?;
+        correctable(&plan, &self.inner.store.decisions(id).await?, seq).map(drop)
+    }
+
+    async fn begin_revision(
+        &self,
+        plan: &Plan,
+        guidance: NewDecision,
+        entries: &[ChangeEntry],
+    ) -> Result<(), ReviseError> {
+        let id = plan.id;
         let job = self.new_job(id, Phase::Execute, HELD);
         let revise = PlanMove {
             decisions: vec![guidance],
-            record: self.inner.carried_changes(&plan).await?,
-            ..plan_move(&plan, PlanEvent::Revise, Initiator::User, Some(job))
+            record: self.inner.carried_changes(plan, entries)?,
+            ..plan_move(plan, PlanEvent::Revise, Initiator::User, Some(job))
         };
         match self.move_plan(revise).await {
-            Ok(_) => Ok(notes),
+            Ok(_) => Ok(()),
             Err(ExecuteError::Busy { .. }) => Err(ReviseError::Busy { plan: id }),
             Err(ExecuteError::Plan(error)) => Err(error.into()),
             Err(other) => Err(StoreError::Broken { why: other.to_string() }.into()),
@@ -124,6 +194,16 @@ impl Engine {
     }
 }
 
+/// Returns the decision, if it is in force and was taken in execute.
+fn correctable<'d>(plan: &Plan, all: &'d [Decision], seq: u32) -> Result<&'d Decision, ReviseError> {
+    let found = all.iter().find(|decision| decision.seq == seq && decision.is_live());
+    let found = found.ok_or(ReviseError::NoSuchDecision { plan: plan.id, seq })?;
+    match found.new.phase {
+        Phase::Execute => Ok(found),
+        Phase::Strategize | Phase::Apply => Err(ReviseError::OfStrategy { plan: plan.id, seq }),
+    }
+}
+
 /// Returns an error if the plan cannot continue in its state.
 fn may_revise(plan: &Plan) -> Result<(), ReviseError> {
     match plan.moved(PlanEvent::Revise, Vec::new(), plan.updated) {
@@ -136,14 +216,17 @@ fn may_revise(plan: &Plan) -> Result<(), ReviseError> {
 }
 
 impl EngineInner {
-    /// Returns the changes of the plan's attempt, to be recorded as the beginning of the next; `None` if there
-    /// are none.
-    async fn carried_changes(&self, plan: &Plan) -> Result<Option<MoveRecord>, ReviseError> {
-        let entries = self.entries(plan).await?;
+    /// Returns these changes, to be recorded as the beginning of the plan's next attempt; `None` if there are
+    /// none.
+    fn carried_changes(
+        &self,
+        plan: &Plan,
+        entries: &[ChangeEntry],
+    ) -> Result<Option<MoveRecord>, ReviseError> {
         if entries.is_empty() {
             return Ok(None);
         }
-        self.check_contents(plan, &entries)?;
+        self.check_contents(plan, entries)?;
         let again = |entry: &ChangeEntry| entry.recorded_again(ChangeId::from_u128(self.ids.ulid()));
         let call = NewCall {
             attempt: plan.attempt,

@@ -110,6 +110,7 @@ fn request(project: &Path) -> NewPlanRequest {
         sources: Vec::new(),
         keys: std::collections::BTreeSet::new(),
         batch: None,
+        follows: None,
         instructions: Vec::new(),
     };
     let root = project.to_str().unwrap().into();

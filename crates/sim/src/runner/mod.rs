@@ -247,6 +247,7 @@ impl SimRunner {
             depends_on: Vec::new(),
             node: None,
             at_entry: 0,
+            supersedes: Vec::new(),
         };
         let effect = run.enter()?;
         self.store.decide(&effect, &run.claim(), decision).await?;

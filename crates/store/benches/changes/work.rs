@@ -206,6 +206,7 @@ fn prompt() -> NewDecision {
         depends_on: Vec::new(),
         node: None,
         at_entry: 0,
+        supersedes: Vec::new(),
     }
 }
 

@@ -264,5 +264,6 @@ fn prompt() -> NewDecision {
         depends_on: Vec::new(),
         node: None,
         at_entry: 0,
+        supersedes: Vec::new(),
     }
 }

@@ -153,6 +153,7 @@ pub(crate) fn decision(chosen: &str) -> NewDecision {
         depends_on: Vec::new(),
         node: None,
         at_entry: 0,
+        supersedes: Vec::new(),
     }
 }
 

@@ -114,6 +114,7 @@ fn asked() -> (NewPlan, NewDecision) {
         depends_on: Vec::new(),
         node: None,
         at_entry: 0,
+        supersedes: Vec::new(),
     };
     (plan, prompt)
 }

@@ -194,6 +194,7 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Comm
                     let (wanted, preview) = *chosen;
                     (request, previewed) = (wanted, Some(preview));
                 }
+                ReviewDecision::Revise => return super::revise::send_notes(&engine, &plan, invocation).await,
                 ReviewDecision::Quit => return Ok(not_applied(&plan)),
                 ReviewDecision::Interrupted => {
                     let message =
@@ -360,6 +361,13 @@ async fn review(
         return Err(CommandError::new(
             &codes::CONFIRMATION_NEEDED,
             "a review needs a terminal, and there is none",
+        )
+        .hint(hints::CHOOSE_AND_CONFIRM));
+    }
+    if invocation.env.get("TERM").is_some_and(|term| term == "dumb") {
+        return Err(CommandError::new(
+            &codes::CONFIRMATION_NEEDED,
+            "TERM is `dumb`: this terminal has no screen for a review",
         )
         .hint(hints::CHOOSE_AND_CONFIRM));
     }

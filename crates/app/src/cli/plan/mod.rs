@@ -17,7 +17,7 @@ mod note;
 mod prompt;
 mod resume;
 pub(crate) mod review;
-mod revise;
+pub(super) mod revise;
 mod rollback;
 pub(super) mod selection;
 pub(super) mod status;

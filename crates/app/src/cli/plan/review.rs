@@ -3,13 +3,17 @@
 //! # Invariants
 //! 1. A conflict never ends the review: the screen and the choices stay, and the conflict is marked.
 //! 2. An edit of the person is recorded at once, as theirs. One that cannot be recorded stays in its file.
-//! 3. What ends the review with a choice is what a preview let through without a conflict.
+//! 3. A note is recorded when it is written. One that cannot be recorded stays on the input line, or in its
+//!    file.
+//! 4. What ends the review with a choice is what a preview let through without a conflict.
 
 use std::collections::BTreeMap;
 use std::io;
 
 use domain::{ConflictKind, HunkAddress};
-use engine::{ApplyError, ApplyPreview, ApplyRequest, Conflict, DiffRequest, Engine, SecretFilter};
+use engine::{
+    ApplyError, ApplyPreview, ApplyRequest, Conflict, DiffRequest, Engine, NotePlace, SecretFilter,
+};
 
 use super::{diff, editor};
 use crate::cli::invocation::NamedPlan;
@@ -17,7 +21,8 @@ use crate::errors::{CommandError, codes, from_engine, hints};
 use crate::output::{escape_control_bytes, escape_control_chars};
 use crate::render;
 use crate::tui::review::{
-    Review, ReviewConflict, ReviewEnding, ReviewFile, ReviewPalette, go_through, without_tabs,
+    NoteDraft, Review, ReviewConflict, ReviewEnding, ReviewFile, ReviewNote, ReviewPalette, go_through,
+    without_tabs,
 };
 use crate::tui::screen::{Keys, Screen};
 
@@ -26,6 +31,8 @@ use crate::tui::screen::{Keys, Screen};
 pub(in crate::cli) enum ReviewDecision {
     /// This is to be applied, as the preview shows it.
     Apply(Box<(ApplyRequest, ApplyPreview)>),
+    /// The plan is to be revised with its open notes.
+    Revise,
     /// The person quit.
     Quit,
     /// The person broke it off.
@@ -105,6 +112,7 @@ impl PlanReview<'_> {
         let (title, files) = self.files().await?;
         let mut review = Review::new(title, files);
         let all = self.mark_conflicts(&mut review, request).await?;
+        let mut open = self.mark_notes(&mut review).await?;
         let checks = &all.validations;
         let is_let_through = checks.may_be_applied() || (request.unchecked && checks.waits_for_trust());
         if !is_let_through {
@@ -118,14 +126,35 @@ impl PlanReview<'_> {
                     let (_, files) = self.files().await?;
                     review.replace_files(files);
                     self.mark_conflicts(&mut review, request).await?;
+                    open = self.mark_notes(&mut review).await?;
                     review.say(said);
                     continue;
                 }
-                // Their keys are reserved for notes.
-                ReviewEnding::Comment(_) | ReviewEnding::SendBack => {
-                    review.say("this key has no use yet");
+                ReviewEnding::Comment(draft) => {
+                    let text = draft.text.clone();
+                    match self.engine.add_note(self.plan.id, &draft.place, &text).await {
+                        Ok(_) => {
+                            open = self.mark_notes(&mut review).await?;
+                            review.say(written_words(open));
+                        }
+                        Err(error) => {
+                            review.say(error.to_string());
+                            review.continue_note(draft);
+                        }
+                    }
                     continue;
                 }
+                ReviewEnding::CommentInEditor(draft) => {
+                    let said = self.comment_in_editor(draft, &mut review, screen).await?;
+                    open = self.mark_notes(&mut review).await?;
+                    review.say(said);
+                    continue;
+                }
+                ReviewEnding::SendBack if open == 0 => {
+                    review.say("there is no open note: c writes one");
+                    continue;
+                }
+                ReviewEnding::SendBack => return Ok(ReviewDecision::Revise),
                 ReviewEnding::Quit => return Ok(ReviewDecision::Quit),
                 ReviewEnding::Interrupted => return Ok(ReviewDecision::Interrupted),
             };
@@ -166,6 +195,54 @@ impl PlanReview<'_> {
         }
     }
 
+    /// Lets the person write a note in their editor. Returns what came of it, in words; a failure loses nothing.
+    async fn comment_in_editor(
+        &self,
+        draft: NoteDraft,
+        review: &mut Review,
+        screen: &mut Screen,
+    ) -> Result<String, ReviewFailure> {
+        let unique = format!("{}-{}", self.plan.id, std::process::id());
+        let written = screen.lend(editor::edit(b"note.md", draft.text.as_bytes(), &unique)).await?;
+        let written = match written {
+            Ok(written) => written,
+            Err(error) => {
+                review.continue_note(draft);
+                return Ok(error.to_string());
+            }
+        };
+        let text = String::from_utf8_lossy(&written.bytes).into_owned();
+        if text.trim().is_empty() {
+            written.discard();
+            return Ok("an empty note is not written".to_owned());
+        }
+        match self.engine.add_note(self.plan.id, &draft.place, &text).await {
+            Ok(_) => {
+                written.discard();
+                Ok("the note is written: R revises the plan with the open notes".to_owned())
+            }
+            Err(error) => Ok(format!("{error}; your text is in {}", written.file.display())),
+        }
+    }
+
+    /// Shows the open notes at their lines. Returns their number.
+    async fn mark_notes(&self, review: &mut Review) -> Result<usize, CommandError> {
+        let notes = self.engine.notes(self.plan.id).await;
+        let notes = notes.map_err(|error| from_engine::plan(&error, &self.plan.short))?;
+        let mut placed: BTreeMap<String, Vec<ReviewNote>> = BTreeMap::new();
+        let mut open = 0;
+        for note in notes.iter().filter(|note| !note.is_resolved) {
+            open += 1;
+            let Ok(place) = note.place.parse::<NotePlace>() else { continue };
+            let text: Vec<String> =
+                note.note.new.chosen.lines().map(|line| without_tabs(&escape_control_chars(line))).collect();
+            let (is_outdated, text) = (note.is_outdated, text.join("\n"));
+            placed.entry(place.file.clone()).or_default().push(ReviewNote { place, is_outdated, text });
+        }
+        review.set_notes(|file| placed.remove(file).unwrap_or_default());
+        Ok(open)
+    }
+
     async fn files(&self) -> Result<(String, Vec<ReviewFile>), CommandError> {
         let found = self.engine.diff(self.plan.id, &DiffRequest::default()).await;
         let found = found.map_err(|error| from_engine::plan(&error, &self.plan.short))?;
@@ -192,6 +269,10 @@ impl PlanReview<'_> {
         review.set_conflicts(|file| marked.remove(file).unwrap_or_default());
         Ok(preview)
     }
+}
+
+fn written_words(open: usize) -> String {
+    format!("the note is written, {}: R revises the plan with them", render::diff::counted(open, "open note"))
 }
 
 /// A conflict as the review shows it: each place by itself.

@@ -481,6 +481,7 @@ pub fn to_review(files: &[ShownDiff<'_>]) -> Vec<ReviewFile> {
             choice: ChangeChoice::new(&lines, true),
             conflicts: Vec::new(),
             wins: BTreeSet::new(),
+            notes: Vec::new(),
         }
     };
     files.iter().map(review).collect()

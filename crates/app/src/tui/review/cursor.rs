@@ -179,6 +179,15 @@ impl Review {
         self.mode = ReviewMode::Lines;
     }
 
+    /// Returns whether the cursor is on a line, and not on a whole part.
+    pub(super) fn is_on_line(&self) -> bool {
+        match &self.mode {
+            ReviewMode::Lines => true,
+            ReviewMode::Note(draft) => draft.is_line,
+            ReviewMode::Browse | ReviewMode::Typing(_) | ReviewMode::Help => false,
+        }
+    }
+
     pub(super) fn leave_lines(&mut self) {
         self.mode = ReviewMode::Browse;
     }

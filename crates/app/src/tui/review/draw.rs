@@ -83,7 +83,7 @@ pub fn draw(review: &mut Review, palette: ReviewPalette, frame: &mut Frame<'_>) 
             let help = if review.is_read_only { READ_HELP } else { HELP };
             frame.render_widget(Paragraph::new(help).block(painter.block("help")), body);
         }
-        ReviewMode::Browse | ReviewMode::Lines | ReviewMode::Typing(_) => {
+        ReviewMode::Browse | ReviewMode::Lines | ReviewMode::Typing(_) | ReviewMode::Note(_) => {
             let list = list_columns(review, body.width);
             let panes = Layout::horizontal([Constraint::Length(list), Constraint::Min(1)]);
             let [left, right] = panes.areas(body);
@@ -245,7 +245,7 @@ impl Painter {
         let (width, height) = (usize::from(inner.width), usize::from(inner.height).max(1));
         let gutter = Gutter::new(file, width);
         let room = width.saturating_sub(gutter.columns()).max(1);
-        let layout = FileLayout::new(file, review.wraps.then_some(room));
+        let layout = FileLayout::new(file, review.wraps.then_some(room), room);
         // On a screen of another size the cursor may be out of sight.
         let follows = review.cursor.has_moved || (was != Rect::default() && was != inner);
         let scroll = scroll_to(review, &layout, height, follows);
@@ -269,8 +269,12 @@ fn scroll_to(review: &Review, layout: &FileLayout<'_>, height: usize, follows: b
     }
     let place = RowPlace { hunk: review.cursor.hunk, part: review.cursor.part };
     let rows = match review.mode {
-        ReviewMode::Lines => layout.rows_of_line(place, review.cursor.line),
-        ReviewMode::Browse | ReviewMode::Typing(_) | ReviewMode::Help => layout.rows_of(place),
+        _ if review.is_on_line() => layout.rows_of_line(place, review.cursor.line),
+        ReviewMode::Browse
+        | ReviewMode::Lines
+        | ReviewMode::Typing(_)
+        | ReviewMode::Note(_)
+        | ReviewMode::Help => layout.rows_of(place),
     };
     let is_low = rows.end > scroll + height;
     if rows.start < scroll || (is_low && rows.len() >= height) {
@@ -335,6 +339,10 @@ impl HunkPane<'_> {
             ReviewRow::Yours(text) => Line::styled(format!("    | {text}"), palette.color(Color::Yellow)),
             ReviewRow::Plans(text) => Line::styled(format!("    | {text}"), palette.color(Color::Magenta)),
             ReviewRow::Line { line, bytes } => self.line(hunk, *line, bytes.clone()),
+            ReviewRow::Note(text) => {
+                let text = format!("{}   {text}", self.gutter.blank());
+                Line::styled(text, palette.color(Color::LightBlue).add_modifier(Modifier::ITALIC))
+            }
             ReviewRow::Blank => Line::raw(""),
         }
     }
@@ -380,7 +388,7 @@ impl HunkPane<'_> {
         let is_first = bytes.start == 0;
         let is_taken =
             line.tag == LineTag::Context || self.file.takes_line(hunk, line) || self.review.is_read_only;
-        let is_cursor = self.review.mode == ReviewMode::Lines
+        let is_cursor = self.review.is_on_line()
             && self.file.hunks.get(self.review.cursor.hunk).map(|hunk| hunk.number) == Some(hunk.number)
             && self.review.cursor.line == at;
         let is_parted = self.file.choice.hunk(hunk.number) == TakenShare::Some;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::{Range, RangeInclusive};
 
+use super::notes::ReviewNote;
 use domain::{ChangeChoice, HunkAddress, LineTag, TakenShare};
 
 /// A file that the plan changed.
@@ -26,6 +27,8 @@ pub struct ReviewFile {
     pub conflicts: Vec<ReviewConflict>,
     /// The hunks whose conflict the plan's side wins.
     pub wins: BTreeSet<u32>,
+    /// The open notes on it.
+    pub notes: Vec<ReviewNote>,
 }
 
 /// A part of a file's change.

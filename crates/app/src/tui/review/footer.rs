@@ -1,6 +1,7 @@
 //! The line of keys below a review, and the help.
 
 use super::layout::columns;
+use super::notes::draft_line;
 use super::{Review, ReviewMode};
 
 /// The keys of a person who chooses, those that one needs first first.
@@ -12,8 +13,10 @@ const KEYS: &[&str] = &[
     "j/k hunk",
     "n/p file",
     "e edit",
+    "c note",
     "s split",
     "v lines",
+    "R send notes",
     "u undo",
     "a/r file",
     "A/N all",
@@ -32,7 +35,8 @@ const CONFLICT_KEYS: &[&str] = &[
     "j/k hunk",
 ];
 
-const LINE_KEYS: &[&str] = &["space take line", "v back", "j/k line", "enter apply", "u undo", "? help"];
+const LINE_KEYS: &[&str] =
+    &["space take line", "v back", "j/k line", "c note", "enter apply", "u undo", "? help"];
 
 const READ_KEYS: &[&str] = &[
     "q back",
@@ -53,6 +57,7 @@ a  r      take, leave the file       A  N      take, leave all files
 j  k      next, previous hunk        n  p      next, previous file
 s         split the hunk             v         choose single lines
 e         edit the hunk's new text
+c         write a note here          R         revise with the notes
 t         conflict: the plan's side  !         next conflict
 w         wrap long lines            h  l      scroll sideways
 z         fold the hunk              page keys scroll
@@ -77,8 +82,11 @@ any key goes back to the changes";
 pub(super) fn foot_line(review: &Review, width: usize) -> String {
     let keys = match &review.mode {
         ReviewMode::Typing(text) => return format!("filter: {text}_   (enter to use it, escape to drop it)"),
+        // A message about the note is shown until the next key, which continues it.
+        ReviewMode::Note(draft) if review.message.is_empty() => return draft_line(draft, width),
         _ if !review.message.is_empty() => return review.message.clone(),
         ReviewMode::Lines => LINE_KEYS,
+        ReviewMode::Note(draft) => return draft_line(draft, width),
         ReviewMode::Help => return "any key goes back".to_owned(),
         ReviewMode::Browse if review.is_read_only => READ_KEYS,
         ReviewMode::Browse => {

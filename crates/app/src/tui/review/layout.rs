@@ -10,6 +10,7 @@ use ratatui::layout::Rect;
 use ratatui::text::Span;
 
 use super::file::{ReviewConflict, ReviewFile, ReviewPart};
+use super::notes::{NoteRows, note_rows};
 
 /// The maximum number of lines of each side of a conflict that are shown.
 const SIDE_LINES_MAX: usize = 20;
@@ -32,6 +33,8 @@ pub(super) enum ReviewRow {
     Yours(String),
     /// A line of the plan's side of a conflict.
     Plans(String),
+    /// A row of a note.
+    Note(String),
     /// The bytes of a line of the hunk; the first row of the line has its number.
     Line { line: usize, bytes: Range<usize> },
     /// Nothing.
@@ -44,17 +47,19 @@ pub(super) struct FileLayout<'a> {
     file: &'a ReviewFile,
     /// The columns for the text of a line; `None` if lines are not wrapped.
     wrap: Option<usize>,
+    notes: NoteRows,
     parts: Vec<ReviewPart>,
     /// The first row of each part, and the end.
     starts: Vec<usize>,
 }
 
 impl<'a> FileLayout<'a> {
-    /// Computes the heights.
-    pub(super) fn new(file: &'a ReviewFile, wrap: Option<usize>) -> FileLayout<'a> {
+    /// Computes the heights. Notes are as wide as `room`.
+    pub(super) fn new(file: &'a ReviewFile, wrap: Option<usize>, room: usize) -> FileLayout<'a> {
         let parts: Vec<ReviewPart> =
             file.hunks.iter().enumerate().flat_map(|(at, hunk)| hunk.parts(at)).collect();
-        let mut layout = FileLayout { file, wrap, parts: Vec::new(), starts: vec![0] };
+        let mut layout =
+            FileLayout { file, wrap, notes: note_rows(file, room), parts: Vec::new(), starts: vec![0] };
         let mut end = 0;
         for part in &parts {
             end += layout.height(part);
@@ -77,17 +82,32 @@ impl<'a> FileLayout<'a> {
         }
         let lines = hunk.lines.get(part.lines.clone()).unwrap_or_default();
         let lines: usize = lines.iter().map(|line| self.line_height(line.columns)).sum();
-        1 + self.notes(part).len() + lines + blank
+        1 + self.rows_under_head(part).len()
+            + lines
+            + self.notes_height(part.hunk, part.lines.clone())
+            + blank
+    }
+
+    /// The rows of the notes under these lines of a hunk.
+    fn notes_height(&self, hunk: usize, lines: Range<usize>) -> usize {
+        let notes = self.notes.range((hunk, lines.start + 1)..(hunk, lines.end.max(lines.start) + 1));
+        notes.map(|(_, rows)| rows.len()).sum()
+    }
+
+    fn notes_under(&self, hunk: usize, line: usize) -> impl Iterator<Item = ReviewRow> {
+        let rows = self.notes.get(&(hunk, line)).map(Vec::as_slice).unwrap_or_default();
+        rows.iter().cloned().map(ReviewRow::Note)
     }
 
     fn line_height(&self, columns: usize) -> usize {
         self.wrap.map_or(1, |width| columns.div_ceil(width.max(1)).max(1))
     }
 
-    /// The rows about conflicts, under the head of a hunk.
-    fn notes(&self, part: &ReviewPart) -> Vec<ReviewRow> {
+    /// The rows about conflicts, and the notes on the whole hunk, under its head.
+    fn rows_under_head(&self, part: &ReviewPart) -> Vec<ReviewRow> {
         let Some(hunk) = self.file.hunks.get(part.hunk).filter(|_| part.part == 0) else { return Vec::new() };
-        self.file.conflicts_of(hunk.number).flat_map(conflict_rows).collect()
+        let conflicts = self.file.conflicts_of(hunk.number).flat_map(conflict_rows);
+        conflicts.chain(self.notes_under(part.hunk, 0)).collect()
     }
 
     /// The rows of a part, as a range.
@@ -107,7 +127,8 @@ impl<'a> FileLayout<'a> {
         let Some(hunk) = self.file.hunks.get(part.hunk) else { return rows };
         let before = hunk.lines.get(part.lines.start..line).unwrap_or_default();
         let above: usize = before.iter().map(|line| self.line_height(line.columns)).sum();
-        let first = rows.start + 1 + self.notes(part).len() + above;
+        let notes = self.notes_height(part.hunk, part.lines.start..line.max(part.lines.start));
+        let first = rows.start + 1 + self.rows_under_head(part).len() + above + notes;
         let height = hunk.lines.get(line).map_or(1, |line| self.line_height(line.columns));
         first..first + height
     }
@@ -144,8 +165,8 @@ impl<'a> FileLayout<'a> {
         };
         push(ReviewRow::Head);
         if !hunk.is_folded {
-            self.notes(part).into_iter().for_each(|note| {
-                push(note);
+            self.rows_under_head(part).into_iter().for_each(|row| {
+                push(row);
             });
             for at in part.lines.clone() {
                 let Some(line) = hunk.lines.get(at) else { break };
@@ -153,8 +174,8 @@ impl<'a> FileLayout<'a> {
                     Some(width) => wrapped(&line.text, width.max(1)),
                     None => std::iter::once(0..line.text.len()).collect(),
                 };
-                let goes_on = pieces.into_iter().all(|bytes| push(ReviewRow::Line { line: at, bytes }));
-                if !goes_on {
+                let rows = pieces.into_iter().map(|bytes| ReviewRow::Line { line: at, bytes });
+                if !rows.chain(self.notes_under(part.hunk, at + 1)).all(&mut push) {
                     return;
                 }
             }

@@ -20,12 +20,14 @@ mod draw;
 mod file;
 mod footer;
 mod layout;
+mod notes;
 mod screen;
 #[cfg(test)]
 mod tests;
 
 pub use draw::{ReviewPalette, draw};
 pub use file::{ReviewConflict, ReviewFile, ReviewHunk, ReviewLine, without_tabs};
+pub use notes::{NoteDraft, ReviewNote};
 pub use screen::go_through;
 
 use domain::HunkAddress;
@@ -52,9 +54,11 @@ pub enum ReviewEnding {
     Apply(ReviewChoice),
     /// The new text of this hunk is to be edited, and the review continues.
     Edit(HunkAddress),
-    /// A note is to be written on this place, and the review continues. Its key is reserved.
-    Comment(HunkAddress),
-    /// The plan is to be sent back with the notes. Its key is reserved.
+    /// This note is to be recorded, and the review continues.
+    Comment(NoteDraft),
+    /// This note is to be written in the user's editor, and the review continues.
+    CommentInEditor(NoteDraft),
+    /// The plan is to be revised with the open notes.
     SendBack,
     /// The person quit.
     Quit,
@@ -80,6 +84,8 @@ pub enum ReviewMode {
     Lines,
     /// Typing a filter; the previous one applies until enter.
     Typing(String),
+    /// Writing a note.
+    Note(NoteDraft),
     /// Reading the help.
     Help,
 }
@@ -147,6 +153,12 @@ impl Review {
             (ReviewMode::Help, _) => ReviewStep::Stay,
             (ReviewMode::Typing(text), TerminalInput::Key(press)) => {
                 self.type_filter(text, press);
+                ReviewStep::Stay
+            }
+            (ReviewMode::Note(draft), input) => self.write_note(draft, input),
+            // A text that is pasted where none is written does nothing: its letters are keys.
+            (mode, TerminalInput::Paste(_)) => {
+                self.mode = mode;
                 ReviewStep::Stay
             }
             (ReviewMode::Typing(text), TerminalInput::Move(_) | TerminalInput::Mouse(_)) => {
@@ -264,8 +276,8 @@ impl Review {
             KeyPress::Char('v') => self.enter_lines(),
             KeyPress::Char('t') => self.toggle_take(),
             KeyPress::Char('!') => self.next_conflict(),
-            KeyPress::Char('e') => return self.wish_for_hunk(ReviewEnding::Edit),
-            KeyPress::Char('c') => return self.wish_for_hunk(ReviewEnding::Comment),
+            KeyPress::Char('e') => return self.edit_hunk(),
+            KeyPress::Char('c') => self.begin_note(),
             KeyPress::Char('R') => return ReviewStep::End(ReviewEnding::SendBack),
             KeyPress::Enter => return self.finish(),
             KeyPress::Char(_)
@@ -280,16 +292,14 @@ impl Review {
         ReviewStep::Stay
     }
 
-    /// Ends with a wish that is about the hunk under the cursor.
-    fn wish_for_hunk(&mut self, wish: fn(HunkAddress) -> ReviewEnding) -> ReviewStep {
+    /// Ends with the wish to edit the hunk under the cursor.
+    fn edit_hunk(&mut self) -> ReviewStep {
         let Some((file, hunk)) = self.hunk_here() else { return ReviewStep::Stay };
-        let address = HunkAddress::new(&file.address, hunk.number);
-        let wish = wish(address);
-        if matches!(wish, ReviewEnding::Edit(_)) && !hunk.can_edit {
+        if !hunk.can_edit {
             self.say("this hunk has no text to edit");
             return ReviewStep::Stay;
         }
-        ReviewStep::End(wish)
+        ReviewStep::End(ReviewEnding::Edit(HunkAddress::new(&file.address, hunk.number)))
     }
 
     fn finish(&mut self) -> ReviewStep {

@@ -5,7 +5,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 use super::*;
-use crate::tui::screen::MouseInput;
+use crate::tui::screen::{MouseInput, MoveKey, TerminalInput};
 
 const PALETTE: ReviewPalette = ReviewPalette { with_colour: true, is_ascii: false };
 
@@ -36,6 +36,7 @@ fn file(address: &str, hunks: u32) -> ReviewFile {
         hunks,
         conflicts: Vec::new(),
         wins: Default::default(),
+        notes: Vec::new(),
     }
 }
 
@@ -363,9 +364,97 @@ fn who_only_reads_takes_nothing_and_leaves_nothing_out() {
 fn wishes_that_others_fulfil_name_the_hunk() {
     let mut review = review();
     let second = HunkAddress::new("src/a.rs", 2);
-    assert_eq!(type_in(&mut review, "je"), ReviewStep::End(ReviewEnding::Edit(second.clone())));
-    assert_eq!(type_in(&mut review, "c"), ReviewStep::End(ReviewEnding::Comment(second)));
+    assert_eq!(type_in(&mut review, "je"), ReviewStep::End(ReviewEnding::Edit(second)));
     assert_eq!(type_in(&mut review, "R"), ReviewStep::End(ReviewEnding::SendBack));
+}
+
+/// The place and the text of the note that a key has ended.
+fn noted(step: ReviewStep) -> (String, String) {
+    let ReviewStep::End(ReviewEnding::Comment(draft)) = step else { panic!("{step:?}") };
+    (draft.place.to_string(), draft.text)
+}
+
+#[test]
+fn a_note_is_written_on_the_hunk_or_on_the_line_under_the_cursor() {
+    let mut review = review();
+    assert_eq!(
+        noted(type_in(&mut review, "jcuse R, q and space\n")),
+        ("src/a.rs#2".into(), "use R, q and space".into())
+    );
+    assert_eq!(noted(type_in(&mut review, "vcold\n")), ("-src/a.rs:21".into(), "old".into()));
+    assert_eq!(review.mode, ReviewMode::Lines, "lines are still chosen");
+    assert_eq!(noted(type_in(&mut review, "jcnew\n")), ("src/a.rs:21".into(), "new".into()));
+    assert_eq!(left_out(&review), [""; 0], "what is typed into a note chooses nothing");
+    type_in(&mut review, "cdropped\x1b");
+    assert_eq!(type_in(&mut review, "c  \n"), ReviewStep::Stay);
+    assert_eq!(review.mode, ReviewMode::Lines);
+    let mut one = review.clone();
+    one.press(KeyPress::Char('c'));
+    type_in(&mut one, "ab");
+    one.press(KeyPress::Backspace);
+    one.press(TerminalInput::Paste("c\rq\n".to_owned()));
+    assert_eq!(noted(one.press(KeyPress::Enter)).1, "ac\nq\n", "a pasted line end does not end it");
+    one.press(TerminalInput::Paste("N\n".to_owned()));
+    assert_eq!(left_out(&one), [""; 0], "a pasted text is no keys");
+    type_in(&mut review, "cto be long");
+    let tab = review.press(TerminalInput::Move(MoveKey::Tab));
+    assert!(
+        matches!(tab, ReviewStep::End(ReviewEnding::CommentInEditor(draft)) if draft.text == "to be long")
+    );
+}
+
+/// The review with a note on a hunk, on a line, on a line of the old file, and one that is outdated.
+fn review_with_notes() -> Review {
+    let mut review = review();
+    let note = |place: &str, text: &str, is_outdated: bool| {
+        let (place, text) = (place.parse().unwrap(), text.to_owned());
+        ReviewNote { place, is_outdated, text }
+    };
+    review.set_notes(|file| match file {
+        "src/a.rs" => vec![
+            note("src/a.rs:13", "why is this needed?", false),
+            note("-src/a.rs:11", "keep the old name", false),
+            note("src/a.rs#2", &"a longer remark on the whole hunk, ".repeat(3), false),
+            note("src/a.rs:99", "the last function", true),
+        ],
+        _ => Vec::new(),
+    });
+    review
+}
+
+const NOTES_AT_80: &str = include_str!("notes_80.txt");
+const NOTES_AT_140: &str = include_str!("notes_140.txt");
+
+#[test]
+fn notes_are_shown_at_their_lines_at_80_and_at_140_columns() {
+    let mut review = review_with_notes();
+    let shown = painted(&mut review, 80, 22);
+    assert_eq!(shown, NOTES_AT_80, "{shown}");
+    type_in(&mut review, "jvcand this one");
+    let shown = painted(&mut review, 140, 26);
+    assert_eq!(shown, NOTES_AT_140, "{shown}");
+}
+
+#[test]
+fn rows_of_notes_count_in_the_view_of_the_cursor() {
+    for keys in ["w", "s", "jv", "jsj", "Gv", "z"] {
+        let mut review = review_with_notes();
+        type_in(&mut review, keys);
+        for (width, height) in [(80, 8), (30, 6), (140, 24)] {
+            let shown = painted(&mut review, width, height);
+            assert!(shown.contains('>'), "{keys} {width}x{height}: the cursor is in sight\n{shown}");
+        }
+    }
+}
+
+#[test]
+fn the_input_line_shows_the_end_of_a_long_note() {
+    let mut review = review();
+    type_in(&mut review, &format!("c{}the end", "long ".repeat(40)));
+    let shown = painted(&mut review, 80, 10);
+    let last = shown.lines().last().unwrap();
+    assert!(last.starts_with("note on src/a.rs#1: ") && last.ends_with("the end_"), "{last}");
+    assert!(last.chars().count() <= 80, "{last}");
 }
 
 #[test]
@@ -503,7 +592,7 @@ fn the_keys_that_one_needs_first_fit_any_width() {
     for (width, keys) in [
         (20, "enter apply  q quit"),
         (40, "enter apply  q quit  ? help  space take"),
-        (80, "enter apply  q quit  ? help  space take  j/k hunk  n/p file  e edit  s split"),
+        (80, "enter apply  q quit  ? help  space take  j/k hunk  n/p file  e edit  c note"),
     ] {
         let shown = painted(&mut review(), width, 12);
         assert_eq!(shown.lines().last().unwrap(), keys, "{width}");

@@ -129,5 +129,6 @@ fn blank(plan: &Plan, node: &str) -> NewDecision {
         depends_on: Vec::new(),
         node: Some(node.to_owned()),
         at_entry: 0,
+        supersedes: Vec::new(),
     }
 }

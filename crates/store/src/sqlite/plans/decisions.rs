@@ -67,7 +67,7 @@ pub(super) fn keep_by_hand(
         Some(place) => {
             let first = queries::count_decisions(tx, head)?.saturating_add(1);
             let by = first.saturating_add(u32::try_from(place).unwrap_or(u32::MAX));
-            Some((by, queries::supersede(tx, head, by)?))
+            Some((by, queries::supersede(tx, head, by, decided.giving_way.as_ref())?))
         }
     };
     for new in decided.new {

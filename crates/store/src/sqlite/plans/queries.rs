@@ -283,14 +283,20 @@ pub(super) fn stands(tx: &Tx<'_>, head: PlanHead, seq: u32) -> Result<bool, Stor
     Ok(tx.one(live, (head.0, seq), |_| Ok(()))?.is_some())
 }
 
-/// Lets all decisions but the prompt give way to number `by`, which is not stored yet; returns those that
-/// did, in order.
-pub(super) fn supersede(tx: &Tx<'_>, head: PlanHead, by: u32) -> Result<Vec<u32>, StoreError> {
-    let give_way =
-        "UPDATE decisions SET superseded_by = ?2 WHERE head = ?1 AND seq > 1 AND superseded_by IS NULL
-                    RETURNING seq";
-    let mut gave_way = tx.all(give_way, (head.0, by), |row| row.get(0))?;
-    gave_way.sort_unstable();
+/// Lets decisions give way to number `by`, which is not stored yet: those in `some`, or all; never the prompt.
+/// Returns those that did, in order.
+pub(super) fn supersede(
+    tx: &Tx<'_>,
+    head: PlanHead,
+    by: u32,
+    some: Option<&BTreeSet<u32>>,
+) -> Result<Vec<u32>, StoreError> {
+    let live = "SELECT seq FROM decisions WHERE head = ?1 AND seq > 1 AND superseded_by IS NULL ORDER BY seq";
+    let mut gave_way: Vec<u32> = tx.all(live, [head.0], |row| row.get(0))?;
+    gave_way.retain(|seq| some.is_none_or(|some| some.contains(seq)));
+    for seq in &gave_way {
+        tx.run("UPDATE decisions SET superseded_by = ?2 WHERE head = ?1 AND seq = ?3", (head.0, by, seq))?;
+    }
     Ok(gave_way)
 }
 

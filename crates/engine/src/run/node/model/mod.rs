@@ -208,11 +208,24 @@ async fn continue_earlier(
     offered: &BTreeSet<String>,
     conversation: &mut Conversation,
 ) -> Result<(), RunError> {
-    if node.plan.attempt == 1 || node.phase() != Phase::Execute {
+    if node.phase() != Phase::Execute {
         return Ok(());
     }
-    let calls = node.engine.store.calls(node.plan.id).await?;
-    let Some(earlier) = continued_attempt(&calls, node.plan.attempt) else { return Ok(()) };
+    let store = &node.engine.store;
+    let (calls, earlier) = match (node.plan.attempt, node.plan.spec.follows) {
+        (1, None) => return Ok(()),
+        // The plan that this one follows may have been forgotten.
+        (1, Some(followed)) => match store.find_plan(followed).await? {
+            Some(followed) => (store.calls(followed.id).await?, Some(followed.attempt)),
+            None => return Ok(()),
+        },
+        (attempt, _) => {
+            let calls = store.calls(node.plan.id).await?;
+            let earlier = continued_attempt(&calls, attempt);
+            (calls, earlier)
+        }
+    };
+    let Some(earlier) = earlier else { return Ok(()) };
     let decisions = node.engine.store.decisions(node.plan.id).await?;
     let of_this = |decision: &&Decision| decision.new.attempt == node.plan.attempt;
     let requests: Vec<&str> =
