@@ -13,7 +13,13 @@ impl MapFields<'_> {
             if !names().any(|name| name == key.name) {
                 let meant = did_you_mean(&key.name, names());
                 let all = if meant.is_empty() {
-                    format!("; there are {}", names().collect::<Vec<_>>().join(", "))
+                    let mut listed: Vec<&str> = Vec::new();
+                    names().for_each(|name| {
+                        if !listed.contains(&name) {
+                            listed.push(name)
+                        }
+                    });
+                    format!("; there are {}", listed.join(", "))
                 } else {
                     meant
                 };

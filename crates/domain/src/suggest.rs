@@ -8,7 +8,7 @@ const BEGINNING_MIN: usize = 3;
 const LETTERS_PER_SLIP: usize = 3;
 
 /// Returns the candidate that differs from `word` by the fewest letters changed, added, left out or swapped.
-/// They may be at most a third of `word`. If there is none, returns one that `word` is the beginning of. If
+/// They may be at most a third of the longer word. If there is none, returns one that `word` is the beginning of. If
 /// there is none either, returns the only one that has it as a whole word between `-`, `_`, `.` and `/`. Of
 /// equals the first is returned.
 ///
@@ -21,9 +21,11 @@ const LETTERS_PER_SLIP: usize = 3;
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let near: Vec<(usize, &str)> =
         candidates.into_iter().map(|candidate| (osa_distance(word, candidate), candidate)).collect();
-    let (distance, candidate) = near.iter().min_by_key(|(distance, _)| *distance)?;
     let letters = word.chars().count();
-    if *distance <= letters / LETTERS_PER_SLIP {
+    let is_near = |(distance, candidate): &&(usize, &str)| {
+        *distance <= letters.max(candidate.chars().count()) / LETTERS_PER_SLIP
+    };
+    if let Some((_, candidate)) = near.iter().filter(is_near).min_by_key(|(distance, _)| *distance) {
         return Some(candidate);
     }
     let is_longer = |candidate: &str| letters >= BEGINNING_MIN && candidate.starts_with(word);
@@ -58,6 +60,8 @@ mod tests {
             "a swap is one slip, and two of three are too many"
         );
         assert_eq!(nearest("rnu", ["on"]), None);
+        assert_eq!(nearest("rn", ["on", "run"]), Some("run"), "a letter is missing");
+        assert_eq!(nearest("id", ["if"]), None);
         assert_eq!(nearest("int", ["list", "integer"]), Some("integer"), "a beginning");
         assert_eq!(nearest("nedes", ["node", "needs"]), Some("needs"), "two letters changed places");
         assert_eq!(nearest("xyz", ["abc"]), None);

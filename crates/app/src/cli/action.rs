@@ -44,9 +44,9 @@ pub(super) fn run(command: ActionCommand, invocation: &Invocation) -> Result<Com
         ActionCommand::List | ActionCommand::Check { .. } => WithProviders::Yes,
         ActionCommand::Show { .. } => WithProviders::No,
     };
-    let (library, surroundings) = setting(invocation, with_providers)?;
+    let (library, surroundings, _) = setting(invocation, with_providers)?;
     match command {
-        ActionCommand::List => list(&library, Kind::Action, invocation),
+        ActionCommand::List => list(&library, Kind::Action, &|_| None, invocation),
         ActionCommand::Show { action } => {
             let loaded = definitions::action(&library, &action, &invocation.here);
             let loaded = loaded.map_err(|error| definitions::failure(&error))?;

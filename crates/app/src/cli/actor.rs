@@ -6,6 +6,7 @@ use super::Invocation;
 use crate::errors::CommandError;
 use crate::output::CommandReport;
 use crate::render::definitions::{Checked, PrintedDefinition, check_all, list, setting, show};
+use crate::setup::default_actor;
 use crate::setup::definitions;
 use crate::setup::definitions::WithProviders;
 
@@ -43,9 +44,13 @@ pub(super) fn run(command: ActorCommand, invocation: &Invocation) -> Result<Comm
         ActorCommand::List | ActorCommand::Check { .. } => WithProviders::Yes,
         ActorCommand::Show { .. } => WithProviders::No,
     };
-    let (library, surroundings) = setting(invocation, with_providers)?;
+    let (library, surroundings, settings) = setting(invocation, with_providers)?;
     match command {
-        ActorCommand::List => list(&library, Kind::Actor, invocation),
+        ActorCommand::List => {
+            let model = surroundings.model_default.as_deref();
+            let missing = |actor: &str| default_actor::missing(actor, &settings, model, &invocation.env);
+            list(&library, Kind::Actor, &missing, invocation)
+        }
         ActorCommand::Show { actor } => {
             let loaded = definitions::actor(&library, &actor, &invocation.here);
             let loaded = loaded.map_err(|error| definitions::failure(&error))?;

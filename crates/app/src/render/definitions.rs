@@ -8,6 +8,7 @@ use actors::agents::{Agent, TestedWays};
 use serde_json::{Value, json};
 
 use crate::cli::Invocation;
+use crate::config::Settings;
 use crate::errors::{CommandError, codes};
 use crate::output::{CommandReport, TextTable, escape_control_chars};
 use crate::setup::definitions;
@@ -18,23 +19,35 @@ use crate::setup::project;
 pub(crate) fn setting(
     invocation: &Invocation,
     with_providers: WithProviders,
-) -> Result<(Library, FreezeOptions), CommandError> {
+) -> Result<(Library, FreezeOptions, Settings), CommandError> {
     let projects = project::find_all(&[], &invocation.here)?;
     let settings = invocation.settings(Vec::new(), &projects)?;
     let configured = definitions::configured(&settings, with_providers);
     let library = definitions::library(&projects, &invocation.env).knowing(configured);
-    Ok((library, definitions::surroundings(&settings, None)))
+    Ok((library, definitions::surroundings(&settings, None), settings))
 }
 
+/// Lists the definitions of a kind. `missing` returns what a built-in one lacks on this machine.
 pub(crate) fn list(
     library: &Library,
     kind: Kind,
+    missing: &dyn Fn(&str) -> Option<String>,
     invocation: &Invocation,
 ) -> Result<CommandReport, CommandError> {
     let listed = library.list(kind).map_err(|error| definitions::failure(&error))?;
-    let mut table = TextTable::new(&[kind.as_str(), "from", "description"]);
+    let lacks = |line: &DefinitionListing| {
+        Some(line.origin)
+            .filter(|origin| *origin == DefinitionOrigin::BuiltIn)
+            .and_then(|_| missing(&line.name))
+    };
+    let mut table = match kind {
+        Kind::Actor => TextTable::new(&["actor", "from", "needs", "description"]),
+        Kind::Action => TextTable::new(&["action", "from", "description"]),
+    };
     for line in &listed {
-        table.row(vec![line.name.clone(), line.origin.as_str().to_owned(), about(line, kind)]);
+        let needs = (kind == Kind::Actor).then(|| lacks(line).unwrap_or_default());
+        let start = [line.name.clone(), line.origin.as_str().to_owned()];
+        table.row(start.into_iter().chain(needs).chain([about(line, kind)]).collect());
     }
     let all: Vec<Value> = listed
         .iter()
@@ -43,6 +56,7 @@ pub(crate) fn list(
                 "name": line.name, "origin": line.origin.as_str(), "place": line.place,
                 "description": line.description, "hidden_by": line.hidden_by.map(|origin| origin.as_str()),
                 "findings": definitions::findings_json(&line.findings),
+                "needs": lacks(line),
                 "tried": program(kind, &line.name, line.origin).map(tried_json),
             })
         })
@@ -147,11 +161,17 @@ pub(crate) fn check_all(
     for word in &all {
         match check(word) {
             Ok(checked) => sound.push(checked),
-            Err(DefinitionError::Invalid(found)) => findings.extend(found),
+            // An actor that two others contain is read with each of them.
+            Err(DefinitionError::Invalid(found)) => {
+                found.into_iter().for_each(|one| {
+                    if !findings.contains(&one) {
+                        findings.push(one)
+                    }
+                });
+            }
             Err(error) => return Err(definitions::failure(&error)),
         }
     }
-    findings.dedup();
     let text: String = sound
         .iter()
         .map(|one| escape_control_chars(&format!("{}: ok ({})\n", one.name, one.place)))

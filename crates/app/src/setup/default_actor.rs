@@ -170,6 +170,21 @@ fn program(env: &Env) -> Option<ActorChoice> {
     Some(ActorChoice { actor: agent.name, model: None, why })
 }
 
+/// Returns what an actor that is built in lacks on this machine; `None` if it lacks nothing, and for others. A
+/// server on this machine may still offer a model: it is asked when a plan starts.
+pub fn missing(actor: &str, settings: &Settings, model_default: Option<&str>, env: &Env) -> Option<String> {
+    if let Some(agent) = agents::named(actor) {
+        let path = env.get("PATH").map(String::as_str).unwrap_or_default();
+        let is_here = agents::find(agent, path.as_ref(), None, &|_| None).is_some();
+        return (!is_here).then(|| format!("{} on PATH", agent.program));
+    }
+    let needs_model = [CODER, STRATEGIST].contains(&actor);
+    let providers = paths::providers(settings.providers.clone(), env);
+    let offers = offers(&providers, &|name| env.get(name).cloned());
+    (needs_model && chosen(model_default, settings, &offers, env).is_none())
+        .then(|| "a model or a key".to_owned())
+}
+
 /// Returns the error for a recording without an actor, if the settings name none either.
 fn untold(replayed: &ReplayedRecording) -> CommandError {
     let file = replayed.file.display();

@@ -200,6 +200,15 @@ fn it_is_told_of_every_agent_program_whether_it_was_tried_and_with_which_version
     assert!(line("aider").contains("tried with 0.86.2"), "{list}");
     assert!(line("goose").ends_with("untried"), "{list}");
     assert!(!line("coder").contains("tried"), "{list}");
+    let needs = |name: &str, env: &[(&str, &str)]| {
+        let said = run(&person, &["actor", "list", "--format", "json"], env);
+        let actors = said.data()["actors"].as_array().unwrap().clone();
+        actors.into_iter().find(|actor| actor["name"] == name).unwrap()["needs"].clone()
+    };
+    assert_eq!([needs("goose", &[]), needs("codex", &[])], [json!(null), json!("codex on PATH")]);
+    assert_eq!(needs("coder", &[]), json!("a model or a key"));
+    assert_eq!(needs("coder", &[("OPENAI_API_KEY", "sk-0123456789")]), json!(null));
+    assert!(line("codex").contains("codex on PATH"), "{list}");
     let shown = run(&person, &["actor", "show", "goose"], &[]).stdout;
     assert!(shown.starts_with("# goose of the built in\n# goose: untried\n"), "{shown}");
     let said = run(&person, &["actor", "show", "codex", "--format", "json"], &[]);

@@ -444,7 +444,7 @@ const AFTER_CONTEXT: [SettingEntry; 35] = [
         shape: ValueShape::Words,
         default: "",
         scope: SettingScope::User,
-        doc: "the command that a worker runs when a plan needs you, with the message as its last argument: notify-send",
+        doc: "the command that a worker runs when a plan needs you, with the message as its last argument: notify-send; a worker reads it when it starts",
     },
     SettingEntry {
         key: SettingKey::PathsProtected,
