@@ -33,6 +33,8 @@ mod tidy;
 
 mod docs;
 
+mod recording;
+
 mod child;
 mod failure;
 mod install;
@@ -53,7 +55,7 @@ struct XtaskCommand {
     run: fn(&Workspace, &[String]) -> Result<(), Failure>,
 }
 
-const COMMANDS: [XtaskCommand; 10] = [
+const COMMANDS: [XtaskCommand; 11] = [
     XtaskCommand {
         name: "test",
         arguments: "[--all]",
@@ -123,6 +125,13 @@ const COMMANDS: [XtaskCommand; 10] = [
         summary: "rewrites the parts of the docs that are printed from code",
         takes: "a second; the first time half a minute",
         run: docs::run,
+    },
+    XtaskCommand {
+        name: "recording",
+        arguments: "",
+        summary: "runs the README's story on the sample and draws the terminal as docs/recording.svg",
+        takes: "3 minutes from nothing",
+        run: recording::run,
     },
 ];
 
