@@ -18,13 +18,14 @@ use crate::{FinishedPlans, PlanFilter, StoreError};
 /// The number of letters that the index of the ends of ids has.
 const INDEXED_END_CHARS: usize = 4;
 
-/// The plans of a batch that pass a filter, by the index of batches: its expression has to be this one.
+/// The plans of a batch that pass a filter, by the index of batches: its expression has to be this one. The `+`
+/// keeps SQLite from the index of roots, by which it would look at all plans of a project for each plan.
 macro_rules! of_batch {
     ($rest:literal) => {
         concat!(
             "WHERE (CASE WHEN json_valid(spec) THEN spec ->> '$.batch' END) = ?1
                AND (?2 IS NULL OR EXISTS (
-                   SELECT 1 FROM plan_projects AS p WHERE p.head = plans.head AND p.root = ?2))
+                   SELECT 1 FROM plan_projects AS p WHERE p.head = plans.head AND +p.root = ?2))
                AND (?3 IS NULL OR phase = ?3) AND (?4 IS NULL OR state = ?4) ",
             $rest
         )
