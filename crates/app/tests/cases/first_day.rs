@@ -39,6 +39,18 @@ fn signal(child: &Child, name: &str) {
 }
 
 #[test]
+fn files_that_git_ignores_are_in_the_sandbox() {
+    let person = TestUser::new();
+    person.write(".gitignore", ".env\nnode_modules/\n");
+    person.write(".env", "PORT=1\n");
+    person.write("node_modules/left/index.js", "left\n");
+    person.git(&["init", "-q"]);
+    let plan = person.plan("cat .env node_modules/left/index.js > seen.txt");
+    assert_eq!(person.agents(&["plan", "apply", &plan, "--yes"]).exit, 0);
+    assert_eq!(person.read("seen.txt"), "PORT=1\nleft\n");
+}
+
+#[test]
 fn an_apply_and_an_undo_wait_for_no_slot() {
     let person = TestUser::new();
     person.write("a.txt", "old\n");

@@ -149,6 +149,73 @@ fn a_result_is_rolled_back_to_a_checkpoint_and_continued_from_there() {
     assert_eq!(person.read("list"), "a\none\ntwo\nthree\n");
 }
 
+/// The numbers of the checkpoints, and whether each was rolled back.
+fn checkpoints(person: &TestUser) -> Vec<(u64, bool)> {
+    let points = person.json(&["plan", "checkpoints"]).data()["checkpoints"].clone();
+    let point = |point: &Value| (point["entry"].as_u64().unwrap(), point["rolled_back"].as_bool().unwrap());
+    points.as_array().unwrap().iter().map(point).collect()
+}
+
+fn roll_back(person: &TestUser, to: u64) {
+    let back = person.json(&["plan", "rollback", "@last", "--to", &to.to_string()]);
+    assert_eq!(back.exit, 0, "{back:?}");
+}
+
+#[test]
+fn a_rollback_over_a_move_brings_the_file_back_as_it_was_then() {
+    let person = TestUser::new();
+    person.write("old", "1\n2\n");
+    let steps =
+        ["run", "--step", "sed -i 1s/.*/X/ old", "--step", "echo n > n", "--step", "mv old new; mv n m"];
+    assert_eq!(person.json(&steps).exit, 0);
+    let points = checkpoints(&person);
+    roll_back(&person, points[1].0);
+    assert_eq!(diff(&person, &[]), "n\nold\n");
+    assert_eq!(person.agents(&["plan", "apply", "@last", "--yes"]).exit, 0);
+    assert_eq!([person.read("old"), person.read("n")], ["X\n2\n", "n\n"]);
+    assert!(!person.project().join("new").exists() && !person.project().join("m").exists());
+}
+
+#[test]
+fn a_finished_step_is_not_lost_when_a_later_one_that_moved_its_file_runs_again() {
+    let person = TestUser::new();
+    person.write("end.sh", "exit 3\n");
+    let steps = ["run", "--step", "echo n > n", "--step", "mv n m; . ./end.sh"];
+    assert_ne!(person.json(&steps).exit, 0);
+    person.write("end.sh", "true\n");
+    let resumed = person.json(&["plan", "resume", "@last"]);
+    assert_eq!(resumed.exit, 0, "{resumed:?}");
+    assert_eq!(diff(&person, &[]), "m\n");
+}
+
+#[test]
+fn a_rollback_is_undone_by_another_and_each_gives_the_result_of_its_checkpoint() {
+    let person = TestUser::new();
+    person.write("f", "1\n");
+    person.write("g", "1\n");
+    // The second step takes back what the first did to `g`.
+    let steps = ["run", "--step", "echo 2 > f; echo 2 > g", "--step", "echo 1 > g", "--step", "echo 3 > f"];
+    assert_eq!(person.json(&steps).exit, 0);
+    let results: Vec<(u64, String)> = checkpoints(&person)
+        .into_iter()
+        .map(|(to, _)| {
+            (to, person.agents(&["plan", "diff", "@last", "--from", "0", "--to", &to.to_string()]).stdout)
+        })
+        .collect();
+    let [(first, _), (second, _), (third, _)] = &results[..] else { panic!("{results:?}") };
+    for to in [0, *first, *third, *second, 0, *third, *first] {
+        roll_back(&person, to);
+        let shown = person.agents(&["plan", "diff", "@last"]).stdout;
+        let expected = results.iter().find(|(known, _)| *known == to).map_or("", |(_, result)| result);
+        assert_eq!(shown, expected, "after a rollback to {to}");
+        let known: Vec<u64> = checkpoints(&person).into_iter().map(|(to, _)| to).collect();
+        assert_eq!(known, [*first, *second, *third], "no checkpoint is lost");
+    }
+    assert_eq!(checkpoints(&person), [(*first, false), (*second, true), (*third, true)]);
+    assert_eq!(person.agents(&["plan", "apply", "@last", "--yes"]).exit, 0);
+    assert_eq!([person.read("f"), person.read("g")], ["2\n", "2\n"]);
+}
+
 #[test]
 fn the_work_of_a_command_that_failed_can_be_applied_and_continued() {
     let person = TestUser::new();

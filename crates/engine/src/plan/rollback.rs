@@ -1,15 +1,15 @@
-//! Rolls the result of a plan back to a checkpoint, without running it.
+//! Returns the result of a plan to a checkpoint, without running it.
 //!
 //! # Invariants
-//! 1. A checkpoint is the end of a call that changed something, named by its last entry.
-//! 2. Nothing is deleted: inverse entries are recorded, and the reverted calls stay visible.
+//! 1. A checkpoint is the end of a call that changed something, named by its last entry. After a rollback to it
+//!    the result is the same, byte for byte, as when the call had ended.
+//! 2. Nothing is deleted: the entries that lead to the checkpoint are recorded, and the checkpoints that were
+//!    rolled back stay in the list. A rollback to one of them undoes the rollback.
 //! 3. A plan that is worked on, waits or is applied is not rolled back.
 
-use std::collections::BTreeSet;
-
 use domain::{
-    CallNumber, CallState, ChangeEntry, ChangeId, ChangesetId, Initiator, MoveRecord, NewCall, NewChange,
-    Plan, PlanEvent, PlanId, PlanState, WallMs, fold, fold_all, inverse,
+    CallNumber, CallState, ChangeEntry, ChangeId, ChangesetId, Initiator, MoveRecord, NetChange, NewCall,
+    NewChange, Plan, PlanEvent, PlanId, PlanState, ToolCall, WallMs, fold, fold_all, inverse,
 };
 use serde_json::{Value, json};
 use store::{PlanMove, PlanStoreError, StoreError};
@@ -17,7 +17,8 @@ use store::{PlanMove, PlanStoreError, StoreError};
 use super::execute::ExecuteError;
 use super::transition::plan_move;
 use crate::engine::Engine;
-use crate::query::effective_changes::{TAKE_BACK, rolling_back};
+use crate::query::diff::difference;
+use crate::query::effective_changes::{TAKE_BACK, rollbacks, rolling_back, standing, standing_at};
 
 /// The node of a call by which a person rolls back.
 const NODE: &str = "rollback";
@@ -41,6 +42,8 @@ pub struct Checkpoint {
     pub insertions: u64,
     /// Lines removed.
     pub deletions: u64,
+    /// True if the plan was rolled back to an earlier state since.
+    pub is_rolled_back: bool,
 }
 
 /// The state to which a plan is rolled back.
@@ -103,9 +106,9 @@ impl Engine {
     /// Returns an error if there is no such plan, or the store failed.
     pub async fn checkpoints(&self, id: PlanId) -> Result<Vec<Checkpoint>, PlanStoreError> {
         let plan = self.inner.store.plan(id).await?;
-        let (entries, calls) = (self.inner.entries(&plan).await?, self.inner.calls(&plan).await?);
-        let ends = last_entries(&entries);
-        let checkpoint = |(call, entry): (CallNumber, u64)| {
+        let entries = self.inner.store.entries(id, plan.attempt).await?;
+        let calls = self.inner.calls(&plan).await?;
+        let checkpoint = |(call, entry, is_rolled_back): (CallNumber, u64, bool)| {
             let own: Vec<&ChangeEntry> = entries.iter().filter(|entry| entry.call == call).collect();
             let net = fold(own);
             let (insertions, deletions) = self.count_lines(&net);
@@ -119,35 +122,39 @@ impl Engine {
                 files: net.len(),
                 insertions,
                 deletions,
+                is_rolled_back,
             })
         };
-        Ok(ends.into_iter().filter_map(checkpoint).collect())
+        Ok(call_ends(&entries, &calls).into_iter().filter_map(checkpoint).collect())
     }
 
-    /// Reverts all changes after a checkpoint.
+    /// Returns the result to a checkpoint.
     ///
     /// # Errors
-    /// Returns an error, and records nothing, if there is no such checkpoint or nothing after it, or if the plan
-    /// is not finished.
+    /// Returns an error, and records nothing, if there is no such checkpoint, if the result is there already, or if
+    /// the plan is not finished.
     pub async fn rollback(&self, id: PlanId, to: RollbackTarget) -> Result<(), RollbackError> {
         let plan = self.inner.store.plan(id).await?;
         if plan.moved(PlanEvent::Amend, Vec::new(), plan.updated).is_err() {
             return Err(RollbackError::NotFinished { plan: id, state: plan.state });
         }
-        let entries = self.inner.entries(&plan).await?;
-        let known: Vec<u64> = last_entries(&entries).into_iter().map(|(_, entry)| entry).collect();
-        let last = match to {
+        let entries = self.inner.store.entries(id, plan.attempt).await?;
+        let calls = self.inner.calls(&plan).await?;
+        let known: Vec<u64> = call_ends(&entries, &calls).into_iter().map(|(_, entry, _)| entry).collect();
+        let to = match to {
             RollbackTarget::Beginning => 0,
             RollbackTarget::Entry(entry) if known.contains(&entry) => entry,
             RollbackTarget::Entry(entry) => {
                 return Err(RollbackError::NoCheckpoint { plan: id, entry, known });
             }
         };
-        let later: Vec<ChangeEntry> = entries.into_iter().filter(|entry| entry.no > last).collect();
-        if later.is_empty() {
+        let target = standing_at(entries.clone(), &calls, to);
+        let present = standing(entries, &calls);
+        if target.iter().map(|entry| entry.no).eq(present.iter().map(|entry| entry.no)) {
             return Err(RollbackError::NothingAfter { plan: id });
         }
-        let record = Some(self.reversal(&plan, &later));
+        let changes = difference(fold_all(&target), fold_all(&present));
+        let record = Some(self.reversal(&plan, to, &changes));
         let amend = PlanMove { record, ..plan_move(&plan, PlanEvent::Amend, Initiator::User, None) };
         match self.move_plan(amend).await {
             Ok(_) => Ok(()),
@@ -157,25 +164,25 @@ impl Engine {
         }
     }
 
-    /// Returns the inverse of the last entries of a plan, to be recorded.
-    fn reversal(&self, plan: &Plan, later: &[ChangeEntry]) -> MoveRecord {
-        let calls: BTreeSet<CallNumber> = later.iter().map(|entry| entry.call).collect();
-        let mut changes = Vec::new();
-        for change in fold_all(later) {
-            let drafts = inverse(&change).into_iter();
-            changes.extend(drafts.map(|draft| NewChange {
+    /// Returns the call that returns to the entry `to` by reverting these changes.
+    fn reversal(&self, plan: &Plan, to: u64, changes: &[NetChange]) -> MoveRecord {
+        let back = |change: &NetChange| {
+            let (root, base) = (change.root, change.base);
+            let recorded = |draft| NewChange {
                 id: ChangeId::from_u128(self.inner.ids.ulid()),
                 call: CallNumber(0),
-                root: change.root,
-                base: change.base,
+                root,
+                base,
                 draft,
-            }));
-        }
+            };
+            inverse(change).into_iter().map(recorded).collect::<Vec<_>>()
+        };
+        let changes: Vec<NewChange> = changes.iter().flat_map(back).collect();
         let call = NewCall {
             attempt: plan.attempt,
             node: NODE.to_owned(),
             tool: TAKE_BACK.to_owned(),
-            requested: rolling_back(&calls),
+            requested: rolling_back(to),
             effective: Value::Null,
         };
         let end =
@@ -194,5 +201,22 @@ fn last_entries(entries: &[ChangeEntry]) -> Vec<(CallNumber, u64)> {
         }
     }
     ends.sort_by_key(|(_, entry)| *entry);
+    ends
+}
+
+/// Returns each checkpoint: the call, its last entry, and whether it was rolled back, in order of entries.
+fn call_ends(entries: &[ChangeEntry], calls: &[ToolCall]) -> Vec<(CallNumber, u64, bool)> {
+    let present = last_entries(&standing(entries.to_vec(), calls));
+    let mut ends: Vec<_> = present.iter().map(|(call, entry)| (*call, *entry, false)).collect();
+    for (rollback, _) in rollbacks(calls) {
+        let before = entries.iter().filter(|entry| entry.call < rollback).map(|entry| entry.no).max();
+        let was = standing_at(entries.to_vec(), calls, before.unwrap_or(0));
+        for (call, entry) in last_entries(&was) {
+            if !ends.iter().any(|(_, known, _)| *known == entry) {
+                ends.push((call, entry, true));
+            }
+        }
+    }
+    ends.sort_by_key(|(_, entry, _)| *entry);
     ends
 }

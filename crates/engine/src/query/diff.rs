@@ -9,6 +9,7 @@ use domain::{
 use sandbox::capture::UNKNOWN_CONTENT;
 use store::PlanStoreError;
 
+use super::effective_changes::standing_at;
 use crate::engine::{Engine, EngineInner};
 use crate::run::plan_sandbox::content::StoreContents;
 
@@ -137,14 +138,23 @@ impl Engine {
         let changes = match request.range {
             DiffRange::Whole => self.inner.net_changes(&plan).await?,
             DiffRange::Call(call) => {
-                let mut entries = self.inner.entries(&plan).await?;
+                // Also of a call that was reverted: these are its own changes.
+                let mut entries = self.inner.store.entries(id, plan.attempt).await?;
                 entries.retain(|entry| entry.call == call);
                 fold(&entries)
             }
             DiffRange::Entries { from, to } => {
-                let mut entries = self.inner.entries(&plan).await?;
-                entries.retain(|entry| entry.no > from && to.is_none_or(|to| entry.no <= to));
-                fold(&entries)
+                let calls = self.inner.calls(&plan).await?;
+                let entries = self.inner.store.entries(id, plan.attempt).await?;
+                let earlier = standing_at(entries.clone(), &calls, from);
+                let mut later = standing_at(entries, &calls, to.unwrap_or(u64::MAX));
+                let is_prefix = earlier.iter().zip(&later).all(|(one, other)| one.no == other.no);
+                if is_prefix && earlier.len() <= later.len() {
+                    later.retain(|entry| entry.no > from);
+                    fold(&later)
+                } else {
+                    difference(fold(&earlier), fold(&later))
+                }
             }
             DiffRange::Attempts { from, to } => {
                 let of = |attempt| Plan { attempt, ..plan.clone() };
@@ -203,7 +213,7 @@ impl EngineInner {
 
 /// Returns the changes that lead from one result to another, of the same tree. A move shows as a removed and an
 /// added file.
-fn difference(before: Vec<NetChange>, after: Vec<NetChange>) -> Vec<NetChange> {
+pub(crate) fn difference(before: Vec<NetChange>, after: Vec<NetChange>) -> Vec<NetChange> {
     type Sides = (Option<FileState>, Option<FileState>, NetChange);
     let mut sides: BTreeMap<(RootIndex, RelPath), Sides> = BTreeMap::new();
     let in_place = |change: NetChange| {

@@ -36,7 +36,7 @@ pub(super) async fn list(
     let plan = invocation.plan(&engine, &args.plan).await?;
     let found = engine.checkpoints(plan.id).await;
     let found = found.map_err(|error| from_engine::plan(&error, &plan.short))?;
-    let mut table = TextTable::new(&["to", "call", "files", "lines", "age", "node", "tool"]);
+    let mut table = TextTable::new(&["to", "call", "files", "lines", "age", "node", "tool", ""]);
     for point in &found {
         table.row(vec![
             point.entry.to_string(),
@@ -46,6 +46,7 @@ pub(super) async fn list(
             age(point.started, now()),
             point.node.clone(),
             point.tool.clone(),
+            if point.is_rolled_back { "rolled back".to_owned() } else { String::new() },
         ]);
     }
     let text = match found.is_empty() {
@@ -60,6 +61,7 @@ fn to_json(point: &Checkpoint) -> Value {
     json!({
         "entry": point.entry, "call": point.call.0, "node": point.node, "tool": point.tool, "files": point.files,
         "insertions": point.insertions, "deletions": point.deletions, "started_ms": point.started.0,
+        "rolled_back": point.is_rolled_back,
     })
 }
 
