@@ -175,6 +175,7 @@ hints! {
     CONTINUES_WITH_PROMPT: "without `--replan` the plan heeds the text as it continues: `agents plan prompt {id} TEXT`";
     FOLLOW: "follow it with `agents plan watch {id}`";
     WAIT_THEN_UNDO: "wait for it with `agents plan watch {id}`, then run `agents plan undo {id}`; or stop the plan for good with `agents plan cancel {id}`";
+    SEE_THEN_APPLY: "see what it has now with `agents plan diff {id}`, then apply it again";
     CONFLICT_AT_UNDO: "you edited the same lines since: change them back by hand, then undo again";
     NAME_PLAN: "if you mean that plan, name it: `agents plan status {id}`";
     START_PLAN: "start one with `agents run -- COMMAND`";
@@ -435,7 +436,7 @@ codes! {
             => "name its project with `--project DIR`";
         PLAN_BUSY: "Another process works on the plan at this moment."
             => "follow it with `agents plan watch {id}`, or stop it with `agents plan cancel {id}`" or [
-            CONTINUES_WITH_PROMPT, FOLLOW, WAIT_THEN_UNDO,
+            CONTINUES_WITH_PROMPT, FOLLOW, WAIT_THEN_UNDO, SEE_THEN_APPLY,
         ];
         PLAN_COMPLETE: "The plan has done its work already, and its changes are stored."
             => "see them with `agents plan diff {id}`, apply them with `{apply}`; to do the work again, run `agents plan execute {id} --again`" or [

@@ -411,6 +411,12 @@ fn not_done(error: &ApplyError, id: &str, done: &str) -> CommandError {
         )
         .hint(hints::WAIT_THEN_UNDO)
         .plan(id),
+        ApplyError::Changed { .. } => CommandError::new(
+            &codes::PLAN_BUSY,
+            format!("plan {id} has other changes than the ones that were shown, so nothing was applied"),
+        )
+        .hint(hints::SEE_THEN_APPLY)
+        .plan(id),
         ApplyError::AlreadyApplied { files, of, left_out, .. } => already_applied(*files, *of, left_out, id),
         ApplyError::Settled { .. } => busy(id, "another process has just brought it to this end"),
         ApplyError::Selection(error) => selection(error, id),

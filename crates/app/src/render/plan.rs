@@ -338,6 +338,8 @@ fn validate_line(
     }
     if !summary.trusted_since.is_empty() {
         rest.push_str(&format!("; trusted since, apply runs: {}", names(&summary.trusted_since)));
+    } else if !summary.run_by_apply().is_empty() {
+        rest.push_str(&format!("; not run on these changes, apply runs: {}", names(&summary.run_by_apply())));
     }
     let verdict = summary.verdict.replace('_', " ");
     Some(line("validate", verdict, check_time(details), rest))

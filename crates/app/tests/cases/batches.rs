@@ -67,9 +67,11 @@ fn the_plans_of_a_batch_that_passed_are_applied_with_one_answer() {
     assert_eq!(skipped, ["failed", "no changes", "check failed"]);
     assert_eq!((person.read("one.out"), person.read("two.out")), ("one\n".to_owned(), "two\n".to_owned()));
     assert!(!person.project().join("wrong.out").exists());
-    let again = person.agents(&["apply", "--batch", "items", "--yes"]);
-    assert_eq!(again.exit, 0, "{again:?}");
-    assert!(again.stdout.starts_with("nothing to apply (left out: 2 applied"), "{again:?}");
+    for (which, exit) in [(&["--passed"][..], 0), (&[], 4)] {
+        let again = person.agents(&[&["apply", "--batch", "items", "--yes"], which].concat());
+        assert_eq!(again.exit, exit, "some have failed: {again:?}");
+        assert!(again.stdout.starts_with("nothing to apply (left out: 2 applied"), "{again:?}");
+    }
 }
 
 #[test]

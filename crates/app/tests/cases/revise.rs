@@ -217,6 +217,50 @@ fn a_rollback_is_undone_by_another_and_each_gives_the_result_of_its_checkpoint()
 }
 
 #[test]
+fn changes_that_were_rolled_back_are_checked_again_by_the_apply() {
+    let person = TestUser::new();
+    person.write("f", "1\n");
+    let run = |check: &str| {
+        let steps = ["--step", "echo good >> f", "--step", "echo bad >> f"];
+        let ran = person.json(&[&["run", "--check", check][..], &steps].concat());
+        assert_eq!(ran.exit, 0, "{ran:?}");
+        roll_back(&person, checkpoints(&person)[0].0);
+    };
+    run("grep -q good f");
+    let applied = person.json(&["plan", "apply", "@last", "--yes"]);
+    assert_eq!(applied.exit, 0, "{applied:?}");
+    assert_eq!(applied.data()["checks_at_apply"]["on"], json!("merged_tree"), "{applied:?}");
+    assert_eq!(person.read("f"), "1\ngood\n");
+    assert_eq!(person.agents(&["plan", "undo", "@last", "--yes"]).exit, 0);
+    run("grep -q bad f");
+    let refused = person.json(&["plan", "apply", "@last", "--yes"]);
+    assert_eq!(refused.exit, 4, "{refused:?}");
+    assert_eq!(person.read("f"), "1\n");
+}
+
+#[test]
+fn a_refused_apply_of_partial_work_leaves_the_plan_as_it_was() {
+    let person = TestUser::new();
+    person.write("f", "1\n2\n3\n");
+    assert_ne!(person.json(&["run", "--", "sh", "-c", "sed -i 2s/.*/plan/ f; exit 3"]).exit, 0);
+    person.write("f", "1\nmine\n3\n");
+    let refused = person.json(&["plan", "apply", "@last", "--yes", "--partial"]);
+    assert_eq!((refused.exit, refused.code().as_str()), (4, "CONFLICTS"), "{refused:?}");
+    let status = person.json(&["plan", "status", "@last"]).data();
+    assert_eq!((&status["phase"], &status["state"]), (&json!("execute"), &json!("errored")), "{status}");
+}
+
+#[test]
+fn a_note_on_a_line_that_says_resolved_is_a_note() {
+    let person = TestUser::new();
+    assert_eq!(person.json(&["run", "--", "sh", "-c", "printf 'x\nresolved\n' > 'r#1'"]).exit, 0);
+    let noted = person.json(&["plan", "note", "@last", "r#1:2", "not yet"]);
+    assert_eq!(noted.exit, 0, "{noted:?}");
+    let notes = person.json(&["plan", "notes", "@last"]).data()["notes"].clone();
+    assert_eq!(notes.as_array().map(Vec::len), Some(1), "{notes}");
+}
+
+#[test]
 fn the_work_of_a_command_that_failed_can_be_applied_and_continued() {
     let person = TestUser::new();
     person.write("list", "a\n");

@@ -172,17 +172,19 @@ impl ValidationSummary {
         self.failed.is_empty() && self.not_run.is_empty()
     }
 
+    /// Returns the required checks that an apply runs first: those that did not run on these changes, because they
+    /// were not trusted then, or because the changes were edited or rolled back since.
+    pub fn run_by_apply(&self) -> Vec<String> {
+        self.not_run.iter().filter(|name| !self.untrusted.contains(name)).cloned().collect()
+    }
+
     /// Returns whether apply may begin: no required check failed, and it can run those that have not run.
     pub fn may_be_applied(&self) -> bool {
-        let is_run_by_apply = |name: &String| self.trusted_since.contains(name);
-        self.failed.is_empty() && self.not_run.iter().all(is_run_by_apply)
+        self.failed.is_empty() && self.run_by_apply().len() == self.not_run.len()
     }
 
     /// Returns whether missing trust is the only obstacle to apply.
     pub fn waits_for_trust(&self) -> bool {
-        let is_no_other = |name: &String| self.untrusted.contains(name) || self.trusted_since.contains(name);
-        self.failed.is_empty()
-            && self.not_run.iter().any(|name| self.untrusted.contains(name))
-            && self.not_run.iter().all(is_no_other)
+        self.failed.is_empty() && self.not_run.iter().any(|name| self.untrusted.contains(name))
     }
 }

@@ -7,8 +7,9 @@
 //! 1. Nothing is written on a tree that the required checks did not pass on, unless a person said so
 //!    (`never`). The record of the apply says so.
 //! 2. The tree is compared under the locks, after the journal was prepared and before it is committed.
-//! 3. A check of the project that got the user's trust after the plan had run has no result. It is run here,
-//!    whatever was said of running checks again.
+//! 3. A required check may have no result for these changes: a check of the project that got the user's trust
+//!    after the plan had run, or changes that were edited or rolled back since. It is run here, whatever was
+//!    said of running checks again.
 //! 4. Files that git ignores do not count: build output must not require checks for ever. A user whose checks
 //!    read ignored files sets `always`.
 //!

@@ -25,9 +25,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use domain::{
-    ApplyId, ApplyRecord, ApplyState, ConstraintReason, HELD, Initiator, JobState, NetChange, Phase, Plan,
-    PlanEvent, PlanId, PlanState, RelPath, RootIndex, SelectionError, ValidationSummary, WallMs, WorkState,
-    latest_apply,
+    ApplyId, ApplyRecord, ApplyState, ConstraintReason, HELD, Hash, Initiator, JobState, NetChange, Phase,
+    Plan, PlanEvent, PlanId, PlanState, RelPath, RootIndex, SelectionError, ValidationSummary, WallMs,
+    WorkState, latest_apply, net_hash,
 };
 use serde::{Deserialize, Serialize};
 use store::{PlanMove, PlanStoreError, StoreError};
@@ -150,6 +150,11 @@ pub struct ApplyPreview {
 }
 
 impl ApplyPreview {
+    /// Returns the hash of all changes of the plan, chosen or not.
+    pub fn net_hash(&self) -> Hash {
+        net_hash(&self.selection.changes.net)
+    }
+
     /// Returns whether it shows what this request selects of the plan as it is.
     fn is_for(&self, plan: &Plan, request: &ApplyRequest) -> bool {
         self.plan.version == plan.version && self.request == *request
@@ -182,6 +187,12 @@ pub enum ApplyError {
         plan: PlanId,
         /// The worker that applies it.
         worker: String,
+    },
+    /// Another process changed its result since the user saw it.
+    #[error("plan {plan} has other changes than the ones that were shown")]
+    Changed {
+        /// The plan.
+        plan: PlanId,
     },
     /// It is applied, with another choice.
     #[error("plan {plan} is applied already, with {files} of {of} files")]
@@ -427,7 +438,13 @@ impl Engine {
         // The owner of the job selects again, under its claim.
         let refused = match preview.filter(|preview| preview.is_for(&plan, request)) {
             Some(preview) => refusal(&plan, request, &preview.selection),
-            None => refusal(&plan, request, &self.check_selection(&plan, request).await?),
+            None => {
+                let selection = self.check_selection(&plan, request).await?;
+                if preview.is_some_and(|preview| preview.net_hash() != net_hash(&selection.changes.net)) {
+                    return Err(ApplyError::Changed { plan: id });
+                }
+                refusal(&plan, request, &selection)
+            }
         };
         if let Some(refused) = refused {
             return Err(refused);

@@ -218,7 +218,7 @@ pub(crate) async fn apply(
         checked: None,
     };
     let when = request.recheck.unwrap_or(engine.options.recheck);
-    check_validity::run_checked(engine, job, authority, when, &checks.trusted_since).await
+    check_validity::run_checked(engine, job, authority, when, &checks.run_by_apply()).await
 }
 
 /// Returns the files whose content was too large to be stored, or could not be read.

@@ -63,20 +63,21 @@ impl FromStr for NotePlace {
 
     fn from_str(text: &str) -> Result<NotePlace, NotePlaceError> {
         let unfit = || NotePlaceError { text: text.to_owned() };
-        if let Some((file, number)) = text.rsplit_once('#') {
-            let number = number.parse().ok().filter(|number| *number > 0).ok_or_else(unfit)?;
-            return Ok(NotePlace { file: file.to_owned(), lines: NoteLines::Hunk(number) });
-        }
         let (is_old, rest) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
-        let (file, lines) = rest.rsplit_once(':').ok_or_else(unfit)?;
-        let (first, last) = lines.split_once('-').unwrap_or((lines, lines));
-        let number = |text: &str| text.parse::<u32>().ok().filter(|number| *number > 0).ok_or_else(unfit);
-        let (first, last) = (number(first)?, number(last)?);
-        if file.is_empty() || last < first {
-            return Err(unfit());
+        // The lines first: the name of a file may have a `#`.
+        if let Some((file, (first, last))) = rest.rsplit_once(':').and_then(|(file, lines)| {
+            let (first, last) = lines.split_once('-').unwrap_or((lines, lines));
+            Some((file, (first.parse::<u32>().ok()?, last.parse::<u32>().ok()?)))
+        }) {
+            if file.is_empty() || first == 0 || last < first {
+                return Err(unfit());
+            }
+            let lines = if is_old { NoteLines::Old(first, last) } else { NoteLines::New(first, last) };
+            return Ok(NotePlace { file: file.to_owned(), lines });
         }
-        let lines = if is_old { NoteLines::Old(first, last) } else { NoteLines::New(first, last) };
-        Ok(NotePlace { file: file.to_owned(), lines })
+        let (file, number) = text.rsplit_once('#').ok_or_else(unfit)?;
+        let number = number.parse().ok().filter(|number| *number > 0).ok_or_else(unfit)?;
+        Ok(NotePlace { file: file.to_owned(), lines: NoteLines::Hunk(number) })
     }
 }
 
@@ -271,14 +272,14 @@ fn place_now(files: &[FileDiff], place: &NotePlace, written_on: &str) -> Option<
     Some(NotePlace { file: place.file.clone(), lines })
 }
 
+/// Returns true for a note, and false for the decision that resolves notes: that depends on them.
 fn is_note(decision: &Decision) -> bool {
-    decision.new.kind == DecisionKind::Note && decision.new.rationale != RESOLVED
+    decision.new.kind == DecisionKind::Note && decision.new.depends_on.is_empty()
 }
 
 fn resolved(decisions: &[Decision]) -> BTreeSet<u32> {
     let resolves = |decision: &&Decision| match decision.new.kind {
-        DecisionKind::Note => decision.new.rationale == RESOLVED,
-        DecisionKind::Guidance => true,
+        DecisionKind::Note | DecisionKind::Guidance => true,
         DecisionKind::Prompt
         | DecisionKind::Invariants
         | DecisionKind::Strategy

@@ -155,15 +155,11 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Comm
             return apply_batch::run(&args, &request, plans, &engine, invocation).await;
         }
     };
-    let mut details = super::details(&engine, &plan).await?;
+    let details = super::details(&engine, &plan).await?;
     let typed = args.retry_command(&plan.short);
-    if is_unfinished(&details) {
-        if !agreed_to_part(&args, &details, &plan, invocation)? {
-            return Ok(not_applied(&plan));
-        }
-        let accepted = engine.accept_partial(plan.id).await;
-        accepted.map_err(|error| from_engine::execute(&error, &plan.short))?;
-        details = super::details(&engine, &plan).await?;
+    let is_unfinished = is_unfinished(&details);
+    if is_unfinished && !agreed_to_part(&args, &details, &plan, invocation)? {
+        return Ok(not_applied(&plan));
     }
     let broken_off = details.owner_is_gone.then(|| render::failure::interrupted_error(&details, &plan.short));
     let refused = |error: &ApplyError| match (error, &broken_off) {
@@ -207,7 +203,10 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Comm
             Some(preview) => preview,
             None => engine.preview(plan.id, &request).await.map_err(|error| refused(&error))?,
         };
-        let may = may_ask(&preview, &details, request.unchecked);
+        let may = may_ask(&preview, &details, is_unfinished, request.unchecked);
+        if is_unfinished && !may {
+            return Err(refused(&unfinished_refusal(plan.id, preview)));
+        }
         if let Some(warning) = render::diff::linked_warning(&preview.linked, request.through_links) {
             invocation.tell(&OutputNote::warning(warning));
         }
@@ -233,6 +232,11 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Comm
         }
         previewed = Some(preview);
     }
+    if is_unfinished {
+        // Not before the user's yes: a plan that is not applied stays one that can be resumed.
+        let accepted = engine.accept_partial(plan.id).await;
+        accepted.map_err(|error| from_engine::execute(&error, &plan.short))?;
+    }
     let (id, applying, wanted, previewed) = (plan.id, &engine, &request, previewed.as_ref());
     let apply = |stop: Observed| async move { applying.apply_unless(id, wanted, previewed, &stop).await };
     let applied = follow::follow_files(invocation, &engine, &plan, apply).await;
@@ -254,6 +258,15 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Comm
     } else {
         report
     })
+}
+
+/// Returns why the changes of a run that did not come to its end are not applied.
+fn unfinished_refusal(plan: domain::PlanId, preview: ApplyPreview) -> ApplyError {
+    let ApplyPreview { conflicts, validations, .. } = preview;
+    match conflicts.is_empty() {
+        true => ApplyError::Validation { plan, summary: validations },
+        false => ApplyError::Conflicts { plan, conflicts, reasons: Vec::new() },
+    }
 }
 
 /// Returns whether the run of the plan failed or was stopped, and left changes.
@@ -300,7 +313,12 @@ fn agreed_to_part(
 }
 
 /// Returns whether there is anything to confirm: an apply that is refused anyway needs no question.
-fn may_ask(preview: &ApplyPreview, details: &engine::PlanDetails, unchecked: bool) -> bool {
+fn may_ask(
+    preview: &ApplyPreview,
+    details: &engine::PlanDetails,
+    is_unfinished: bool,
+    unchecked: bool,
+) -> bool {
     use domain::{ApplyState, PlanState, WorkState};
     let is_ready = matches!(
         details.plan.state,
@@ -314,7 +332,7 @@ fn may_ask(preview: &ApplyPreview, details: &engine::PlanDetails, unchecked: boo
     let is_ready = is_ready || (is_processing && details.owner_is_gone);
     let checks = &preview.validations;
     let is_let_through = checks.may_be_applied() || (unchecked && checks.waits_for_trust());
-    is_ready && preview.conflicts.is_empty() && is_let_through
+    (is_ready || is_unfinished) && preview.conflicts.is_empty() && is_let_through
 }
 
 fn question(preview: &ApplyPreview, named: &NamedPlan, plan: &Plan, invocation: &Invocation) -> String {
@@ -334,6 +352,8 @@ fn question(preview: &ApplyPreview, named: &NamedPlan, plan: &Plan, invocation: 
     }
     if !preview.validations.trusted_since.is_empty() {
         text.push_str(", the project's own checks run first");
+    } else if !preview.validations.run_by_apply().is_empty() {
+        text.push_str(", the required checks run first");
     }
     let shown: Vec<String> =
         preview.files.iter().take(10).map(|file| format!("  {}\n", invocation.style.cut(file, 4))).collect();

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use domain::{PlanState, WorkState};
+use domain::{ApplyState, PlanState, WorkState};
 use engine::{ApplyRequest, Engine, PlanDetails};
 use serde_json::{Value, json};
 use sync::Observed;
@@ -24,6 +24,9 @@ use crate::render::state::state_words;
 
 /// Of more plans than this only the number is shown in the question.
 const QUESTION_LINES_MAX: usize = 20;
+
+/// The reasons to leave a plan out that ask nothing of the user.
+const DONE: [&str; 2] = ["applied", "no changes"];
 
 /// The columns of such a line that are left for all but the title.
 const LINE_RESERVE_CHARS: usize = 24;
@@ -61,7 +64,14 @@ pub(super) async fn run(
     }
     if ready.is_empty() {
         let data = json!({ "plans": skipped_json(&skipped), "applied": 0, "skipped": skipped.len() });
-        return Ok(CommandReport::new(data, format!("nothing to apply{}\n", skipped_words(&skipped))));
+        let report = CommandReport::new(data, format!("nothing to apply{}\n", skipped_words(&skipped)));
+        return Ok(match args.passed || skipped.iter().all(|one| DONE.contains(&one.why)) {
+            true => report,
+            false => {
+                let message = format!("nothing was applied{}", skipped_words(&skipped));
+                report.failed(CommandError::new(&codes::NOTHING_TO_APPLY, message))
+            }
+        });
     }
     if !agreed(&question(&ready, &skipped, invocation), args.yes, invocation)? {
         let data = json!({ "plans": skipped_json(&skipped), "applied": 0, "skipped": skipped.len() });
@@ -117,6 +127,8 @@ fn obstacle(details: &PlanDetails, passed: bool) -> Option<&'static str> {
         PlanState::Execute(WorkState::Complete) if passed && checks.required == 0 => Some("no checks"),
         PlanState::Execute(WorkState::Complete) if passed && !checks.lets_through() => Some("check not run"),
         PlanState::Execute(WorkState::Complete) => None,
+        // It is tried again: the conflict may be gone.
+        PlanState::Apply(ApplyState::Constrained | ApplyState::Errored) => None,
         PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => Some(words),
     }
 }

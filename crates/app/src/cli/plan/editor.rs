@@ -3,7 +3,8 @@
 //! # Invariants
 //! 1. The text is in a directory that only the user can read.
 //! 2. An edited text is not deleted before [`EditedText::discard`]: if it cannot be recorded, it is still
-//!    there.
+//!    there. If the editor fails after it saved, its text is still there too.
+//! 3. Each edit has a directory of its own: no edit deletes the text of an earlier one.
 
 use std::ffi::OsStr;
 use std::io;
@@ -16,6 +17,8 @@ use tokio::process::Command;
 
 /// The editor of a user who named none.
 const DEFAULT_EDITOR: &str = "vi";
+/// The number of texts of one review that can be left in their directories.
+const EDITS_MAX: u32 = 1_000;
 
 /// The reason why nothing was edited. The texts are for the user.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +32,9 @@ pub(super) enum EditorError {
     /// The editor failed.
     #[error("the editor `{editor}` failed ({status}), so nothing was changed")]
     Failed { editor: String, status: ExitStatus },
+    /// The editor failed after it saved a text.
+    #[error("the editor `{editor}` failed ({status}), so nothing was changed; the text that it saved is in {}", file.display())]
+    FailedAfterSaving { editor: String, status: ExitStatus, file: PathBuf },
     /// The editor left no file.
     #[error("the editor left no file, so nothing was changed")]
     FileGone,
@@ -56,18 +62,16 @@ impl EditedText {
 /// Lets the user edit a text. `name` gives the file its ending, by which editors know the language; `unique`
 /// distinguishes the directory from all others.
 pub(super) async fn edit(name: &[u8], text: &[u8], unique: &str) -> Result<EditedText, EditorError> {
-    let dir = std::env::temp_dir().join(format!("agents-edit-{unique}"));
+    let dir = create_directory(unique)?;
     let file = dir.join(OsStr::from_bytes(name));
-    let prepared =
-        std::fs::DirBuilder::new().mode(0o700).create(&dir).and_then(|()| std::fs::write(&file, text));
-    let edited = match prepared {
-        Ok(()) => run(&file).await,
+    let edited = match std::fs::write(&file, text) {
+        Ok(()) => run(&file, text).await,
         Err(source) => Err(EditorError::Prepare { dir: dir.clone(), source }),
     };
     match edited {
         Ok(bytes) => Ok(EditedText { bytes, file, dir }),
         Err(error) => {
-            if !matches!(error, EditorError::Read { .. }) {
+            if !matches!(error, EditorError::Read { .. } | EditorError::FailedAfterSaving { .. }) {
                 let _ = std::fs::remove_dir_all(&dir);
             }
             Err(error)
@@ -75,7 +79,21 @@ pub(super) async fn edit(name: &[u8], text: &[u8], unique: &str) -> Result<Edite
     }
 }
 
-async fn run(file: &Path) -> Result<Vec<u8>, EditorError> {
+/// Makes a directory that was not there. Earlier ones may have texts that could not be recorded.
+fn create_directory(unique: &str) -> Result<PathBuf, EditorError> {
+    let path = |number: u32| std::env::temp_dir().join(format!("agents-edit-{unique}-{number}"));
+    let mut number = 1;
+    loop {
+        let dir = path(number);
+        match std::fs::DirBuilder::new().mode(0o700).create(&dir) {
+            Ok(()) => return Ok(dir),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < EDITS_MAX => number += 1,
+            Err(source) => return Err(EditorError::Prepare { dir, source }),
+        }
+    }
+}
+
+async fn run(file: &Path, original: &[u8]) -> Result<Vec<u8>, EditorError> {
     let named = |name| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
     let editor = named("VISUAL").or_else(|| named("EDITOR")).unwrap_or_else(|| DEFAULT_EDITOR.to_owned());
     // An editor may come with arguments, so a shell reads it, as git does.
@@ -84,7 +102,11 @@ async fn run(file: &Path) -> Result<Vec<u8>, EditorError> {
     let status = command.status().await;
     let status = status.map_err(|source| EditorError::Start { editor: editor.clone(), source })?;
     if !status.success() {
-        return Err(EditorError::Failed { editor, status });
+        let is_saved = std::fs::read(file).is_ok_and(|text| text != original);
+        return Err(match is_saved {
+            true => EditorError::FailedAfterSaving { editor, status, file: file.to_owned() },
+            false => EditorError::Failed { editor, status },
+        });
     }
     match std::fs::read(file) {
         Ok(bytes) => Ok(bytes),

@@ -113,6 +113,7 @@ impl PlanReview<'_> {
         let mut review = Review::new(title, files);
         let all = self.mark_conflicts(&mut review, request).await?;
         let mut open = self.mark_notes(&mut review).await?;
+        let mut shown = all.net_hash();
         let checks = &all.validations;
         let is_let_through = checks.may_be_applied() || (request.unchecked && checks.waits_for_trust());
         if !is_let_through {
@@ -125,7 +126,7 @@ impl PlanReview<'_> {
                     let said = self.edit(&address, screen).await?;
                     let (_, files) = self.files().await?;
                     review.replace_files(files);
-                    self.mark_conflicts(&mut review, request).await?;
+                    shown = self.mark_conflicts(&mut review, request).await?.net_hash();
                     open = self.mark_notes(&mut review).await?;
                     review.say(said);
                     continue;
@@ -162,6 +163,14 @@ impl PlanReview<'_> {
             wanted.reject.extend(choice.reject);
             wanted.take.extend(choice.take);
             let preview = self.engine.preview(self.plan.id, &wanted).await?;
+            if preview.net_hash() != shown {
+                let (_, files) = self.files().await?;
+                review.replace_files(files);
+                shown = self.mark_conflicts(&mut review, request).await?.net_hash();
+                open = self.mark_notes(&mut review).await?;
+                review.say("another process changed the plan since: these are its changes now");
+                continue;
+            }
             if preview.conflicts.is_empty() {
                 return Ok(ReviewDecision::Apply(Box::new((wanted, preview))));
             }
