@@ -41,6 +41,33 @@ fn parts_of_a_split_hunk_and_single_lines_reach_the_files() {
 }
 
 #[test]
+fn changes_that_came_while_a_person_reviewed_are_shown_before_they_are_applied() {
+    let person = person_with_a_plan();
+    let mut terminal = review(&person);
+    terminal.types("j ");
+    terminal.shows("[ ] #2");
+    let back = person.json(&["plan", "rollback", "@last", "--to", "0"]);
+    assert_eq!(back.exit, 0, "{back:?}");
+    let revised = person.json(&["plan", "revise", "@last", "again"]);
+    assert_eq!(revised.exit, 0, "{revised:?}");
+    // The same command on the same files: what it leaves is what was shown.
+    terminal.types(ENTER);
+    is_applied(&terminal.ends());
+    assert_eq!(person.read("a.txt"), OLD.replace("one", "ONE").replace("five", "FIVE"));
+
+    let person = person_with_a_plan();
+    let mut terminal = review(&person);
+    person.write("a.txt", &OLD.replace("two", "one and two"));
+    assert_eq!(person.json(&["plan", "rollback", "@last", "--to", "0"]).exit, 0);
+    assert_eq!(person.json(&["plan", "revise", "@last", "again"]).exit, 0);
+    terminal.types(ENTER);
+    terminal.shows("another process changed the plan since");
+    terminal.types("q");
+    is_applied(&terminal.ends());
+    assert_eq!(person.read("a.txt"), OLD.replace("two", "one and two"), "nothing was written");
+}
+
+#[test]
 fn lines_are_chosen_by_flags_as_on_the_screen() {
     let person = person_with_a_plan();
     let said = person.agents(&[
