@@ -1,8 +1,8 @@
 //! Returns the result of a plan to a checkpoint, without running it.
 //!
 //! # Invariants
-//! 1. A checkpoint is the end of a call that changed something, named by its last entry. After a rollback to it
-//!    the result is the same, byte for byte, as when the call had ended.
+//! 1. A checkpoint is the end of a call that changed something, named by its last entry. After a rollback to
+//!    it the result is the same, byte for byte, as when the call had ended.
 //! 2. Nothing is deleted: the entries that lead to the checkpoint are recorded, and the checkpoints that were
 //!    rolled back stay in the list. A rollback to one of them undoes the rollback.
 //! 3. A plan that is worked on, waits or is applied is not rolled back.

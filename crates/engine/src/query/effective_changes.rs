@@ -1,18 +1,18 @@
 //! The effective entries of a plan: those that lead to its result.
 //!
-//! Two kinds of calls revert changes. A failed or interrupted try of a node has its entries until the next try
-//! reverts them: a call of its own records their inverse. Both cancel out, and neither counts among the changes
-//! of a plan. If another node changed the file in between, and that stays, all three are visible. A rollback
-//! by the user returns to the state after an entry: the entries that led there are effective again, and all
-//! others are not.
+//! Two kinds of calls revert changes. A failed or interrupted try of a node has its entries until the next
+//! try reverts them: a call of its own records their inverse. Both cancel out, and neither counts among the
+//! changes of a plan. If another node changed the file in between, and that stays, all three are visible. A
+//! rollback by the user returns to the state after an entry: the entries that led there are effective again,
+//! and all others are not.
 //!
 //! # Invariants
 //! 1. For each path, the effective entries are a chain: each entry begins with what the one before it left. A
 //!    move is in the chains of both its paths.
 //! 2. A node is finished when its end is valid ([`domain::PlanGraph::resumed`]). The results of its calls do
 //!    not matter: a model that ran a failing command may have done its work well.
-//! 3. Folding the effective entries gives the same as folding all of them. A plan is at rest when it is rolled
-//!    back, so every entry has a call before the rollback or after it.
+//! 3. Folding the effective entries gives the same as folding all of them. A plan is at rest when it is
+//!    rolled back, so every entry has a call before the rollback or after it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
