@@ -20,10 +20,17 @@
 //! - `plan_output`: the output of plans that run: progress, summaries, diffs
 //! - `raw_text`: escape sequences and secrets in foreign texts, shown and stored
 //! - `refusals`: the errors of commands that are refused
+//! - `apply_options`: dry runs, conflict markers, commits and their undo
+//! - `toolchain_variables`: variables that commands get from the environment
+//! - `operation_log`: the log of applies and undos, and redo
+//! - `standard_input`: the standard input of a command
+//! - `shell`: a shell in the sandbox of a finished plan
+//! - `renames`: renames in diffs, patches of several projects, and the files and branches in answers
 //! - `signals`: signals to a running program, and plans whose process is gone
 //! - `interrupted_runs`: runs and applies that were killed, and how they are resumed
 //! - `late_writes`: captures that take longer than they may
 //! - `terminal`: the review on the screen, questions and Ctrl-C in a pseudo-terminal
+//! - `pager`: the pager of long answers, and colour in a pipe
 //! - `disk`: disks that are full, read-only or hold huge files
 //! - `conflicting_plans`: plans that change the same files, watched together, and notifications
 //! - `top`: all plans on one screen, in a pseudo-terminal and without one

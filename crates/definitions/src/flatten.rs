@@ -412,7 +412,7 @@ impl<'a> Flattener<'a> {
             env: env.iter().map(|(name, value)| (name.as_str().into(), value.as_str().into())).collect(),
             pass_env: program.pass_env.clone(),
             writable: program.writable.iter().map(|path| path.as_str().into()).collect(),
-            stdin,
+            stdin: stdin.map(|text| ByteText::from(text.as_str())),
             ok_exit: program.ok_exit.clone(),
             writes: program.writes && self.part == ActorRole::Execute,
             expand,

@@ -554,7 +554,8 @@ fn listens(step: &PlanStep) -> bool {
                 CommandLine::Shell(_) => false,
             };
             let in_env = task.env.iter().any(|(_, value)| names(&value.to_string()));
-            task.expand && (in_argv || in_env || task.stdin.as_deref().is_some_and(names))
+            task.expand
+                && (in_argv || in_env || task.stdin.as_ref().is_some_and(|text| names(&text.to_string())))
         }
         NodeKind::Read { .. }
         | NodeKind::Write { .. }

@@ -77,9 +77,9 @@ pub use decision::{
     Alternative, Decision, DecisionInvalid, DecisionKind, NewDecision, StepDecision, affected,
 };
 pub use diff::{
-    ChangedWords, Hunk, HunkLine, HunkPart, LineTag, LinesChanged, NarrowedChange, apply_hunks,
-    changed_words, hunks, hunks_by_conflict, hunks_in_conflict, lines_changed, narrow, new_text, unified,
-    unified_from, with_new_text,
+    ChangedWords, DetectedRename, Hunk, HunkLine, HunkPart, LineTag, LinesChanged, NarrowedChange,
+    PatchOptions, SIMILARITY_MIN, apply_hunks, changed_words, find_renames, hunks, hunks_by_conflict,
+    hunks_in_conflict, lines_changed, narrow, new_text, unified, unified_from, unified_with, with_new_text,
 };
 pub use duration::{DURATION_UNITS, allowed_durations, format_seconds, seconds_in};
 pub use excluded_path::{NO_PROJECT, is_name_of_no_project, is_of_no_project};
@@ -107,8 +107,8 @@ pub use ledger::{
 };
 pub use lock::{Lock, LockHeld, LockRequest, LockResource};
 pub use merge::{
-    ConflictKind, FileMerge, LinesVerdict, Merge, MergePlacement, MergeSides, Region, ReplacedLines,
-    compare_lines, merge, merge_file, merge_taking, replaced_lines,
+    ConflictKind, FileMerge, LinesVerdict, MarkerNames, Merge, MergePlacement, MergeSides, Region,
+    ReplacedLines, compare_lines, merge, merge_file, merge_marked, merge_taking, replaced_lines,
 };
 pub use path::{PATH_BYTES_MAX, PathError, RelPath};
 pub use plan::automation::{AskReason, Automation, GateFacts, GatePoint, GateVerdict, verdict};
@@ -119,6 +119,7 @@ pub use plan::invariant::{
 };
 pub use plan::phase::Phase;
 pub use plan::timeline::{PhaseTime, phase_times};
+pub use plan::toolchain_env;
 pub use plan::validation::{
     CHECKS_MAX, Validation, ValidationMode, ValidationOutcome, ValidationResult, ValidationSummary, sum_up,
     trust_digest,
@@ -131,7 +132,9 @@ pub use plan::{
     REPEAT_MAX, REVERSIONS_MAX, RULE_PREFIX, Repeat, Strategist, TITLE_CHARS_MAX, TransitionDecisions,
     TransitionResult, WorkState, follow, invariant_check_name, why_constrained,
 };
-pub use record::apply::{ApplyEnd, ApplyKind, ApplyMoves, ApplyRecord, ApplyStage, NewApply, latest_apply};
+pub use record::apply::{
+    ApplyEnd, ApplyKind, ApplyMoves, ApplyRecord, ApplyStage, NewApply, applies_in_force, latest_apply,
+};
 pub use record::event::{EVENT_BYTES_MAX, EventKind, EventRecord};
 pub use record::node_run::{NODE_TEXT_BYTES_MAX, NodeOutcome, NodeRun, NodeWait, TokenUsage};
 pub use record::sandbox::{CaptureOmissions, OmissionKind, OmittedPart, SandboxRecord, TreeChanges};

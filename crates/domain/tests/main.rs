@@ -3,9 +3,9 @@
 //!
 //! Index: `change`, `changeset_reference`, `error_reference`, `claim_order`, `job_reference`, `job_table`,
 //! `lease_protocol` (in `lease_world`), `ledger_reference`, `must_survive`, `plan_record`, `recovery_table`;
-//! of changes: `net`, `merge`, `merge_file`, `hunks`, `hunks_git`, `selection`, `redact`; of plans:
-//! `plan_state`, `manual_transition`, `job_effects`, `decision`, `automation`, `plan_spec`, `validation`,
-//! `lock`, `event_draft`; of definitions: `arg`, `template`, `expr`, `graph`, `invariant`.
+//! of changes: `net`, `merge`, `merge_file`, `hunks`, `hunks_git`, `renames`, `selection`, `redact`; of
+//! plans: `plan_state`, `manual_transition`, `job_effects`, `decision`, `automation`, `plan_spec`,
+//! `validation`, `lock`, `event_draft`; of definitions: `arg`, `template`, `expr`, `graph`, `invariant`.
 //!
 //! Further modules: `sample`.
 
@@ -78,6 +78,8 @@ mod plan_state;
 mod recovery_table;
 #[path = "cases/redact.rs"]
 mod redact;
+#[path = "cases/renames.rs"]
+mod renames;
 #[path = "cases/sample.rs"]
 mod sample;
 #[path = "cases/selection.rs"]

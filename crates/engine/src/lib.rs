@@ -42,7 +42,8 @@ pub use apply::crash_recovery::{
 };
 pub use apply::locks::LocksError;
 pub use apply::merge::{Conflict, ConflictPlace, MergeError};
-pub use apply::{ApplyError, ApplyPreview, ApplyRequest, ApplySummary};
+pub use apply::operations::{LOGGED_PLANS_MAX, Operation};
+pub use apply::{ApplyError, ApplyPreview, ApplyRequest, ApplySummary, ConflictMode};
 pub use clock::{BootClock, wall_now};
 pub use context::answer::context_answer;
 pub use engine::{Engine, EngineOpenError, EngineOptions};
@@ -66,6 +67,7 @@ pub use plan::limits::LimitsError;
 pub use plan::notes::{NoteError, NoteLines, NotePlace, NotePlaceError, PlacedNote};
 pub use plan::revise::ReviseError;
 pub use plan::rollback::{Checkpoint, RollbackError, RollbackTarget};
+pub use plan::shell::{SHELL_BY_USER, ShellEnd, ShellError, ShellRequest};
 pub use query::artifacts::{Artifact, ArtifactsError};
 pub use query::decisions::{Affected, DecisionDetails, FindDecisionError};
 pub use query::details::{ASK_MODEL, ErrorMoment, PlanDetails, PlanRow, StepDetails, WaitReason};

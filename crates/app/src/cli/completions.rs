@@ -127,7 +127,8 @@ fn candidate(value: impl Into<OsString>, help: impl AsRef<str>) -> CompletionCan
 
 /// This call, as far as a completion needs it: nothing is opened, nothing is written but the answer.
 fn invocation() -> Option<Invocation> {
-    let global = Global { format: Some(Format::Plain), color: ColorWhen::Never, data_dir: None, quiet: true };
+    let (color, no_pager) = (ColorWhen::Never, true);
+    let global = Global { format: Some(Format::Plain), color, data_dir: None, quiet: true, no_pager };
     let env: paths::Env = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();

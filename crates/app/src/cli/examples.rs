@@ -40,9 +40,13 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "agents apply k3ps -i",
             "agents apply k3ps --only src --reject 'src/a.rs#2'",
             "agents apply --batch @last --passed",
+            "agents apply k3ps --dry-run",
         ],
     ),
     ("agents plan undo", &["agents undo", "agents undo k3ps --yes"]),
+    ("agents plan redo", &["agents redo", "agents redo k3ps --yes"]),
+    ("agents log", &["agents log", "agents log --all --format json"]),
+    ("agents plan shell", &["agents plan shell", "agents plan shell k3ps -- cargo test"]),
     ("agents plan cancel", &["agents cancel k3ps", "agents cancel --all", "agents cancel --state queued"]),
     ("agents plan discard", &["agents plan discard k3ps", "agents plan discard --batch @last --yes"]),
     ("agents plan resume", &["agents plan resume", "agents plan resume k3ps --limit time=2h"]),
@@ -80,7 +84,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
 ];
 
 /// The short forms that have the examples of a command for plans.
-const SHORT_FORMS: [&str; 8] = ["diff", "apply", "undo", "status", "list", "logs", "watch", "cancel"];
+const SHORT_FORMS: [&str; 9] = ["diff", "apply", "undo", "redo", "status", "list", "logs", "watch", "cancel"];
 
 /// The exits of every command.
 pub(super) const EXITS: &str = "\
@@ -95,12 +99,13 @@ pub(super) const FILES: [(&str, &str); 4] = [
 ];
 
 /// The variables that every command reads.
-pub(super) const VARIABLES: [(&str, &str); 6] = [
+pub(super) const VARIABLES: [(&str, &str); 7] = [
     ("CLEVERAGENTS_DATA_DIR", "the data directory"),
     ("CLEVERAGENTS_FORMAT", "the output format: rich, plain, json, yaml"),
     ("CLEVERAGENTS_KEY", "any setting: CLEVERAGENTS_PLAN_CONCURRENCY is plan.concurrency"),
     ("XDG_CONFIG_HOME, XDG_DATA_HOME", "the places of the settings and the data directory"),
     ("NO_COLOR", "switches colour off"),
+    ("AGENTS_PAGER, PAGER", "the pager of long answers; empty or cat for none"),
     ("VISUAL, EDITOR", "the editor of `agents config edit`"),
 ];
 

@@ -1,5 +1,6 @@
 //! One call of the program: its options, its environment, where it was made, and what is opened for it.
 
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -18,7 +19,7 @@ use super::context::PipelineCache;
 use super::recording::RecordingArgs;
 use crate::config::{self, FileRules, SettingKey, SettingValue, Settings, Sources, breakers, contexts_setup};
 use crate::errors::{CommandError, codes, from_engine, hints};
-use crate::output::{self, CommandReport, OutputNote, OutputStyle};
+use crate::output::{self, CommandReport, Format, OutputNote, OutputStyle, PagerCommand};
 use crate::setup::hidden_and_shown;
 use crate::setup::paths;
 use crate::setup::paths::{DataDirState, EmptyDir, Env};
@@ -86,6 +87,21 @@ impl Invocation {
         let settings = config::load(&sources)?;
         settings.warnings.iter().for_each(|warning| self.tell(&OutputNote::warning(warning)));
         Ok(settings)
+    }
+
+    /// Returns the pager of the user; `None` if there is to be none.
+    pub(super) fn pager(&self) -> Option<PagerCommand> {
+        let is_dumb = self.env.get("TERM").is_none_or(|term| term == "dumb");
+        let is_for_reader = std::io::stdout().is_terminal() && self.style.format == Format::Rich;
+        if self.global.no_pager || !is_for_reader || is_dumb {
+            return None;
+        }
+        let user_file = paths::user_config(&self.env);
+        let (flags, env) = (Vec::new(), self.env.clone());
+        let sources = Sources { flags, env, user_file: user_file.as_deref(), roots: Vec::new() };
+        // The command has reported faults of the settings already.
+        let settings = config::load(&sources).ok()?;
+        PagerCommand::find(settings.words(SettingKey::OutputPager), |name| self.env.get(name).cloned())
     }
 
     /// Opens the engine with the user's own settings, for commands about what is there: what a project says

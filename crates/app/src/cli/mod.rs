@@ -68,6 +68,9 @@ pub struct Cli {
     command: Option<Command>,
 }
 
+/// The commands whose answers are shown in a pager, as the envelope names them.
+const PAGED: [&str; 6] = ["log", "plan diff", "plan logs", "plan list", "plan errors", "plan tree"];
+
 /// The time for which the end of the program waits for sandboxes that are being removed.
 const CLEAR_WAIT: Duration = Duration::from_secs(5);
 
@@ -102,6 +105,9 @@ pub struct Global {
     /// Do not show progress
     #[arg(long, short, global = true)]
     pub quiet: bool,
+    /// Do not show long answers in a pager
+    #[arg(long, global = true)]
+    pub no_pager: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -114,12 +120,15 @@ enum Command {
     Apply(plan::apply::ApplyArgs),
     /// Undo an applied plan: `agents plan undo`
     Undo(plan::undo::UndoArgs),
+    /// Apply a plan again that was undone: `agents plan redo`
+    Redo(plan::redo::RedoArgs),
+    /// List what was applied and undone, the newest first
+    Log(plan::log::LogArgs),
     /// Show the state of a plan and the next steps: `agents plan status`
     Status(plan::status::StatusArgs),
     /// List the plans of this project: `agents plan list`
     List(plan::list::ListArgs),
     /// Show the output of the commands of a plan: `agents plan logs`
-    #[command(alias = "log")]
     Logs(plan::logs::LogsArgs),
     /// Follow a plan until it waits or ends: `agents plan watch`
     Watch(plan::watch::WatchArgs),
@@ -172,6 +181,8 @@ impl Command {
             Command::Diff(_) => "plan diff",
             Command::Apply(_) => "plan apply",
             Command::Undo(_) => "plan undo",
+            Command::Redo(_) => "plan redo",
+            Command::Log(_) => "log",
             Command::Status(_) => "plan status",
             Command::List(_) => "plan list",
             Command::Logs(_) => "plan logs",
@@ -226,10 +237,15 @@ fn answer(cli: Cli, started: CommandStart) -> Exit {
         return exit_after_printing(std::io::stdout().write_all(SHORT_HELP.as_bytes()), &style);
     };
     let name = command.name();
+    let is_paged = PAGED.contains(&name);
     // Its output is a protocol: an answer at its end would be no message.
     let is_spoken_to = matches!(command, Command::Mcp(_));
     let report = Invocation::new(cli.global, style, env)
-        .and_then(|invocation| dispatch(command, &invocation))
+        .and_then(|invocation| {
+            let report = dispatch(command, &invocation)?;
+            let pager = if is_paged { invocation.pager() } else { None };
+            Ok(CommandReport { pager, ..report })
+        })
         .unwrap_or_else(CommandReport::from);
     if is_spoken_to && report.exit == Exit::Done {
         return Exit::Done;
@@ -250,6 +266,8 @@ fn dispatch(command: Command, invocation: &Invocation) -> Result<CommandReport, 
         Command::Diff(args) => plan::dispatch(PlanCommand::Diff(args), invocation),
         Command::Apply(args) => plan::dispatch(PlanCommand::Apply(args), invocation),
         Command::Undo(args) => plan::dispatch(PlanCommand::Undo(args), invocation),
+        Command::Redo(args) => plan::dispatch(PlanCommand::Redo(args), invocation),
+        Command::Log(args) => alone(plan::log::run(args, invocation)),
         Command::Status(args) => plan::dispatch(PlanCommand::Status(args), invocation),
         Command::List(args) => plan::dispatch(PlanCommand::List(args), invocation),
         Command::Logs(args) => plan::dispatch(PlanCommand::Logs(args), invocation),
@@ -380,6 +398,14 @@ mod tests {
             "cancel --all",
             "cancel --state running --all",
             "undo",
+            "redo",
+            "plan shell",
+            "plan shell 01 --network -- make test",
+            "redo k3ps --yes",
+            "log",
+            "log --all --limit 5",
+            "plan apply 01 --dry-run",
+            "plan apply 01 --conflicts markers",
             "diff src/a.rs",
             "list --all --batch @last",
             "run --for-each f --batch b -- make",
@@ -435,6 +461,7 @@ mod tests {
             "context index --clear",
             "context breakers --reset all",
             "doctor --format json",
+            "diff --no-pager",
             "schema envelope",
             "completions bash",
             "man --out d",

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -35,6 +36,7 @@ use crate::setup::instructions;
 use crate::setup::paths;
 use crate::setup::project;
 use crate::setup::project::ProjectArg;
+use crate::setup::toolchains;
 use crate::time::parse_duration;
 
 /// The end of a command that names none.
@@ -91,6 +93,10 @@ pub(super) struct TaskArgs {
     /// A variable to set for the command; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     env: Vec<(String, String)>,
+    /// Give the command what this one reads from its standard input: at most 1 MiB, which is stored with the
+    /// plan
+    #[arg(long, requires = "command")]
+    stdin: bool,
     /// A path outside the project that the command may write; may be repeated
     #[arg(long, value_name = "PATH")]
     writable: Vec<PathBuf>,
@@ -137,6 +143,21 @@ pub(super) struct TaskArgs {
 fn timeout(text: &str) -> Result<u64, String> {
     let seconds = parse_duration(text).map_err(|error| error.to_string())?.as_secs();
     if (1..=TIMEOUT_MAX_S).contains(&seconds) { Ok(seconds) } else { Err("from 1s to 24h".to_owned()) }
+}
+
+/// The bytes of a standard input that a plan stores, so that a resume gives the command the same.
+const STDIN_BYTES_MAX: u64 = 1024 * 1024;
+
+fn read_stdin() -> Result<ByteText, CommandError> {
+    let refused = |message: String| CommandError::new(&codes::USAGE, message);
+    let mut bytes = Vec::new();
+    let read = std::io::stdin().lock().take(STDIN_BYTES_MAX + 1).read_to_end(&mut bytes);
+    read.map_err(|error| refused(format!("the standard input cannot be read: {error}")))?;
+    if bytes.len() as u64 > STDIN_BYTES_MAX {
+        let message = format!("the standard input of a command has at most {STDIN_BYTES_MAX} bytes");
+        return Err(refused(message).hint(hints::INPUT_AS_FILE));
+    }
+    Ok(ByteText(bytes))
 }
 
 /// A command is its check's name as well.
@@ -397,8 +418,10 @@ impl TaskArgs {
         let texts = |paths: Vec<PathBuf>| -> Vec<ByteText> {
             paths.into_iter().map(|path| ByteText(path.into_os_string().into_vec())).collect()
         };
+        let passed = toolchains::passed(settings, &invocation.env);
         let scratch = settings.words(SettingKey::IsolationScratch).iter();
-        let scratch = scratch.map(|word| paths::expanded(word, &invocation.env)).collect();
+        let scratch = scratch.map(|word| paths::expanded(word, &invocation.env));
+        let scratch: Vec<PathBuf> = scratch.chain(passed.scratch).collect();
         let task = CommandTask {
             run: CommandLine::Argv(
                 self.command.iter().cloned().map(|word| ByteText(word.into_vec())).collect(),
@@ -408,9 +431,9 @@ impl TaskArgs {
             network: self.network,
             allow_loopback: self.allow_loopback.clone(),
             env: self.env.iter().map(|(name, value)| (name.as_str().into(), value.as_str().into())).collect(),
-            pass_env: self.pass_env.clone(),
+            pass_env: self.pass_env.iter().chain(&passed.names).cloned().collect(),
             writable: self.writable_paths(invocation)?,
-            stdin: None,
+            stdin: self.stdin.then(read_stdin).transpose()?,
             ok_exit: self.ok_exit.clone(),
             writes: true,
             expand: false,
@@ -450,8 +473,15 @@ impl TaskArgs {
                 disk_free_mb_min: settings.count(SettingKey::LimitsDisk),
             },
             home: hidden_and_shown::home(&invocation.env),
-            hide: hidden_and_shown::hidden_words(settings, &invocation.env),
-            show: Some(hidden_and_shown::shown_words(settings, &invocation.env)),
+            hide: [hidden_and_shown::hidden_words(settings, &invocation.env), texts(passed.hide)].concat(),
+            show: Some(
+                [hidden_and_shown::shown_words(settings, &invocation.env), texts(passed.show)].concat(),
+            ),
+            toolchain_env: passed
+                .values
+                .iter()
+                .map(|(name, value)| (name.as_str().into(), value.as_str().into()))
+                .collect(),
             allow_loopback: ports(settings)?,
             scratch: texts(scratch),
             time_limit_s,

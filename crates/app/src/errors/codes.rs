@@ -176,6 +176,7 @@ hints! {
     FOLLOW: "follow it with `agents plan watch {id}`";
     WAIT_THEN_UNDO: "wait for it with `agents plan watch {id}`, then run `agents plan undo {id}`; or stop the plan for good with `agents plan cancel {id}`";
     SEE_THEN_APPLY: "see what it has now with `agents plan diff {id}`, then apply it again";
+    SEE_LOG: "see what was applied and undone with `agents log`";
     CONFLICT_AT_UNDO: "you edited the same lines since: change them back by hand, then undo again";
     NAME_PLAN: "if you mean that plan, name it: `agents plan status {id}`";
     START_PLAN: "start one with `agents run -- COMMAND`";
@@ -198,6 +199,7 @@ hints! {
     OTHER_DATA_DIR: "use another data directory: `--data-dir DIR`";
     LEAVE_ONE_OUT: "leave one of them out";
     PLANS_MADE_CONTINUE: "the plans that were made continue; run the same command again with the lines that are left";
+    INPUT_AS_FILE: "write it to a file of the project, and let the command read that";
     SAY_WHAT_TO_DO: "say what is to be done";
     LEAVE_WORD_OUT_OF_STEPS: "leave the word out, `agents run --step CMD`; `--title` sets the title of the plan";
     LEAVE_WORD_OUT: "leave the word out, `agents run -- {program} …`; `--title` sets the title of the plan";
@@ -316,6 +318,7 @@ codes! {
             => "try again with `agents plan resume {id}`" or [
             SEE_WHAT_FAILED, TRY_AGAIN, ALLOW_NETWORK, RAISE_SETTING, SAY_DIFFERENTLY, RESUME_UNCHANGED, SEE_MACHINE,
             CHECK_KEY, ASK_AGAIN, NEW_PLAN, ANOTHER_STRATEGY, RESUME_CAPTURES, WORKERS_DIED, APPLY_WHEN_REPAIRED,
+            UNDO_LATER,
         ];
         PLAN_UNREADABLE: "A plan in the store cannot be read: a newer version of the program made it, or its row is damaged. The plan was not changed."
             => "use the version of `agents` that made it, probably a newer one; all other plans continue";
@@ -388,7 +391,7 @@ codes! {
         USAGE: "The command line cannot be understood." or [
             SEE_HELP, DID_YOU_MEAN, TIP, CALLED_AS, PLAN_NAMES, ONE_AFTER_THE_OTHER, COMMAND_LINE, SET_HOME, NAME_DATA_DIR, LEAVE_ONE_OUT, PLANS_MADE_CONTINUE, SAY_WHAT_TO_DO,
             LEAVE_WORD_OUT_OF_STEPS, LEAVE_WORD_OUT, LEAVE_COMMAND_OUT, COMMAND_AFTER_DASHES, NAME_ACTION_OR_TASK, ONE_SCRIPT, SET_LIKE,
-            FOR_EACH_FILE, FOR_EACH_LINES, STRATEGY_NAMES, STARTED_BY_AGENT,
+            FOR_EACH_FILE, FOR_EACH_LINES, STRATEGY_NAMES, STARTED_BY_AGENT, INPUT_AS_FILE,
         ];
         VIEW_UNKNOWN: "There is no such view.";
     }
@@ -415,12 +418,14 @@ codes! {
     }
     Refused {
         ALREADY_APPLIED: "The plan is applied already, with another choice of its changes. Nothing was done."
-            => "undo it first with `agents plan undo {id}`, then choose again with `{apply}`";
+            => "add to it with a choice that has all of it and more; for another one, undo it first with `agents plan undo {id}`, then choose again with `{apply}`";
         BRANCH_EXISTS: "The branch for the plan's commit exists already." => "choose another name: `--branch NAME`";
+        BRANCH_MOVED: "The branch that the plan was applied to has other commits by now, which an undo would lose. Nothing was done."
+            => "to delete the branch with all its commits, run `git branch -D {branch}`; to undo only the plan, check it out and run `git revert {commit}`";
         CANCEL_TOO_LATE: "The plan is applied already, or an apply can no longer be stopped."
             => "to undo it, run `agents plan undo {id}`";
         CONFLICTS: "The plan's changes conflict with your files. Nothing was written."
-            => "see them with `agents plan diff {id} --conflicts`; leave some out with `{apply} --reject {reject}`, or take the plan's version with `{apply} --take {take}`" or [
+            => "see them with `agents plan diff {id} --conflicts`; leave some out with `{apply} --reject {reject}`, take the plan's version with `{apply} --take {take}`, or write both with `{apply} --conflicts markers`" or [
             SEE_CONFLICTS, CONFLICT_AT_UNDO,
         ];
         FOCUS_EXCLUDED: "A context is to contain a file that the view leaves out."
@@ -432,6 +437,8 @@ codes! {
             => "to apply nothing without an error, add `--allow-empty`";
         NOT_APPLIED: "The plan is not applied, so there is nothing to undo."
             => "see its state with `agents plan status {id}`" or [APPLY_AGAIN];
+        NOT_UNDONE: "The plan is not undone, so there is nothing to redo."
+            => "see its state with `agents plan status {id}`" or [SEE_LOG];
         PATH_ESCAPES: "A context is to contain a path that is in none of its projects."
             => "name its project with `--project DIR`";
         PLAN_BUSY: "Another process works on the plan at this moment."
@@ -481,6 +488,8 @@ codes! {
     NeedsInput {
         CONFIRMATION_NEEDED: "The command changes your files and needs confirmation, and stdin is not a terminal."
             => "add `--yes`" or [CHOOSE_AND_CONFIRM, SERVER_MAY_APPLY, SET_INSTEAD];
+        CONFLICT_MARKERS: "The plan was applied with markers around the lines that both you and the plan changed, as you asked. The files are not usable before you edit them."
+            => "edit the files and remove the markers; or undo it all with `agents plan undo {id}`";
         CONSENT_NEEDED: "An action or an actor of a project is not trusted yet, or asks for the network, your variables or paths outside of the project, and stdin is not a terminal."
             => "read the file; if you trust it, add `--trust`: you are asked again when it changes" or [TRUST_PROJECT];
         JOURNAL_DAMAGED: "The journal of an apply is damaged: it no longer says what was to be written, or what was there before. Nothing of it was removed."

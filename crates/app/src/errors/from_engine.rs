@@ -417,7 +417,9 @@ fn not_done(error: &ApplyError, id: &str, done: &str) -> CommandError {
         )
         .hint(hints::SEE_THEN_APPLY)
         .plan(id),
-        ApplyError::AlreadyApplied { files, of, left_out, .. } => already_applied(*files, *of, left_out, id),
+        ApplyError::AlreadyApplied { files, of, left_out, branch, .. } => {
+            already_applied((*files, *of), left_out, branch.as_deref(), id)
+        }
         ApplyError::Settled { .. } => busy(id, "another process has just brought it to this end"),
         ApplyError::Selection(error) => selection(error, id),
         ApplyError::ReadOnly { .. } => {
@@ -461,6 +463,12 @@ fn not_done(error: &ApplyError, id: &str, done: &str) -> CommandError {
         ApplyError::BranchExists { name } => {
             CommandError::new(&codes::BRANCH_EXISTS, format!("there is a branch `{name}` already"))
         }
+        ApplyError::BranchMoved { name, commit, .. } => CommandError::new(
+            &codes::BRANCH_MOVED,
+            format!("plan {id} was not {done}: branch {name} has other commits than the plan's"),
+        )
+        .field("branch", name)
+        .field("commit", commit.get(..12).unwrap_or(commit)),
         ApplyError::Withdrawn { .. } => CommandError::new(
             &codes::CANCELLED,
             format!("stopped; nothing was written, and plan {id} is as it was"),
@@ -525,14 +533,20 @@ fn selection(error: &SelectionError, id: &str) -> CommandError {
 }
 
 /// The plan is applied already, and another choice was asked for.
-fn already_applied(files: usize, of: usize, left_out: &[String], id: &str) -> CommandError {
+fn already_applied(
+    (files, of): (usize, usize),
+    left_out: &[String],
+    branch: Option<&str>,
+    id: &str,
+) -> CommandError {
+    let place = branch.map(|branch| format!(" on branch {branch}")).unwrap_or_default();
     let message = format!(
-        "plan {id} is applied already, with {files} of {of} files and another choice; nothing was done"
+        "plan {id} is applied already{place}, with {files} of {of} files and another choice; nothing was done"
     );
     let failure = CommandError::new(&codes::ALREADY_APPLIED, message);
     let failure =
         left_out.iter().fold(failure, |failure, address| failure.line(format!("left out: {address}")));
-    failure.detail(json!({ "files": files, "of": of, "left_out": left_out })).plan(id)
+    failure.detail(json!({ "files": files, "of": of, "left_out": left_out, "branch": branch })).plan(id)
 }
 
 /// Converts the error of an apply that could not be abandoned.
@@ -664,7 +678,7 @@ pub fn undo(error: &ApplyError, id: &str) -> CommandError {
         };
     }
     let mut failure = not_done(error, id, "undone");
-    if let ApplyError::Withdrawn { .. } = error {
+    if let ApplyError::Withdrawn { .. } | ApplyError::Failed { .. } = error {
         failure = failure.only_hint(hints::UNDO_LATER);
     }
     if let ApplyError::Conflicts { .. } = error {

@@ -67,6 +67,13 @@ impl EscapingStream<io::StdoutLock<'static>> {
     }
 }
 
+impl<W: Write> EscapingStream<W> {
+    /// The input of a program that shows the text at a terminal.
+    pub(super) fn paged(stream: W) -> Self {
+        EscapingStream { is_terminal: true, stream, form: WrittenForm::Text, pending: Vec::new() }
+    }
+}
+
 impl EscapingStream<io::StderrLock<'static>> {
     /// The error output.
     fn err() -> Self {

@@ -2,7 +2,7 @@
 //!
 //! # Where to look
 //! `envelope` is the output for programs. `terminal` has the properties of the screen, `table` aligns
-//! columns, `prompt` asks a question. `escape` makes text safe for a terminal.
+//! columns, `prompt` asks a question, `pager` shows long answers. `escape` makes text safe for a terminal.
 //!
 //! # Invariants
 //! 1. Data goes to the output, all else (progress, notes, failures) to the error output. With `json` and
@@ -15,19 +15,21 @@
 
 pub mod envelope;
 mod escape;
+mod pager;
 mod prompt;
 mod table;
 mod terminal;
 
 pub use envelope::{Envelope, Timing};
 pub use escape::{EscapingStream, WrittenForm, clear_line, escape_json, write_err, write_out};
+pub use pager::PagerCommand;
 pub use prompt::confirm;
 pub use table::TextTable;
 pub use terminal::{
     ColorWhen, OutputStyle, Paint, escape_control_bytes, escape_control_chars, one_line, one_line_of,
 };
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 
 use engine::SecretFilter;
@@ -108,6 +110,8 @@ pub struct CommandReport {
     pub body: Option<StreamedBody>,
     /// True if its secrets are to be shown.
     pub is_revealed: bool,
+    /// The pager that shows it at a terminal; `None` for none.
+    pub pager: Option<PagerCommand>,
 }
 
 /// An answer that is made piece by piece while it is written, so that it is never in memory whole.
@@ -161,6 +165,7 @@ impl CommandReport {
             failure: None,
             body: None,
             is_revealed: false,
+            pager: None,
         }
     }
 
@@ -343,10 +348,10 @@ fn write_envelope(report: &CommandReport, command: &str, timing: Timing, format:
 
 fn write_for_people(report: &CommandReport, style: &OutputStyle) -> io::Result<()> {
     let mut streamed_notes = Vec::new();
-    let mut out = EscapingStream::out(WrittenForm::Text);
-    let streamed = report.body.as_ref().map_or(Ok(Vec::new()), |body| body.write(BodyForm::Text, &mut out));
-    let written = streamed.map(|notes| streamed_notes = notes);
-    let written = written.and_then(|()| out.write_all(&report.text)).and_then(|()| out.flush());
+    let written = match page(report, &mut streamed_notes) {
+        Some(paged) => paged,
+        None => write_text(report, EscapingStream::out(WrittenForm::Text), &mut streamed_notes),
+    };
     for note in report.notes.iter().chain(&streamed_notes) {
         write_err(&note.render(style.err_paint))?;
     }
@@ -354,6 +359,31 @@ fn write_for_people(report: &CommandReport, style: &OutputStyle) -> io::Result<(
         write_err(&failure.render(style.err_paint))?;
     }
     written
+}
+
+/// Writes the text of the answer to a stream, and collects the messages in addition to it.
+fn write_text<W: Write>(
+    report: &CommandReport,
+    mut out: EscapingStream<W>,
+    notes: &mut Vec<OutputNote>,
+) -> io::Result<()> {
+    if let Some(body) = &report.body {
+        *notes = body.write(BodyForm::Text, &mut out)?;
+    }
+    out.write_all(&report.text)?;
+    out.flush()
+}
+
+/// Shows the answer in its pager. `None` if it has none, is for no terminal, or the pager did not start.
+fn page(report: &CommandReport, notes: &mut Vec<OutputNote>) -> Option<io::Result<()>> {
+    let pager = report.pager.as_ref().filter(|_| report.body.is_some() || !report.text.is_empty())?;
+    let mut pager = io::stdout().is_terminal().then(|| pager.start().ok()).flatten()?;
+    let written = write_text(report, EscapingStream::paged(pager.input()), notes);
+    match pager.wait() {
+        Ok(true) => Some(written),
+        Ok(false) => None,
+        Err(error) => Some(Err(error)),
+    }
 }
 
 /// Prints a note in addition to the answer at once, while the command still works; programs read it from the

@@ -53,7 +53,9 @@ impl OutputStyle {
         let (out, err) = (std::io::stdout().is_terminal(), std::io::stderr().is_terminal());
         let is_dumb = variable("TERM").is_some_and(|term| term == "dumb");
         let is_plain = is_dumb || variable("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let format = format.unwrap_or(if out { Format::Rich } else { Format::Plain });
+        // Whoever wants colour in a pipe wants the form that has it.
+        let is_for_people = out || color == ColorWhen::Always;
+        let format = format.unwrap_or(if is_for_people { Format::Rich } else { Format::Plain });
         let colour = |is_terminal: bool| match color {
             ColorWhen::Always => true,
             ColorWhen::Never => false,
@@ -61,7 +63,7 @@ impl OutputStyle {
         };
         OutputStyle {
             format,
-            paint: Paint { on: colour(out) && format == Format::Rich },
+            paint: Paint { on: colour(out) && !format.is_for_programs() },
             err_paint: Paint { on: colour(err) },
             width: if out { screen_width() } else { None },
             is_live: err && !is_dumb && format == Format::Rich,
@@ -205,6 +207,9 @@ mod tests {
         assert!(!style(Some(Format::Rich), ColorWhen::Never, &[]).paint.is_on());
         assert!(style(Some(Format::Rich), ColorWhen::Always, &[("NO_COLOR", "1")]).paint.is_on());
         assert!(!style(Some(Format::Json), ColorWhen::Always, &[]).paint.is_on());
+        let piped = style(None, ColorWhen::Always, &[]);
+        assert_eq!((piped.format, piped.paint.is_on()), (Format::Rich, true), "in a pipe too");
+        assert!(style(Some(Format::Plain), ColorWhen::Always, &[]).paint.is_on());
     }
 
     #[test]

@@ -63,7 +63,8 @@ impl OverlappingPlan {
             self.paths.iter().filter(|path| path.kind.is_conflict()).collect();
         if conflicts.is_empty() {
             let paths: Vec<String> = self.paths.iter().map(|path| path.address.clone()).collect();
-            return format!("plan {} changes other lines of {}", self.short, named(&paths, self.more_merges));
+            let paths = named(&paths, self.more_merges);
+            return format!("plan {} also changes {paths}, without a conflict", self.short);
         }
         let words = |path: &&ForecastPath| format!("{} ({})", path.address, words(path.kind));
         let paths: Vec<String> = conflicts.iter().map(words).collect();
@@ -170,7 +171,10 @@ pub(crate) mod tests {
         assert_eq!(both.line(), "conflict to come with plan 01JB: b (one deletes it)");
         let many: Vec<(&str, ForecastKind)> =
             ["a", "b", "c", "d", "e"].map(|path| (path, ForecastKind::SameFile)).to_vec();
-        assert_eq!(met("01JB", &many).line(), "plan 01JB changes other lines of a, b, c, and 2 more");
+        assert_eq!(
+            met("01JB", &many).line(),
+            "plan 01JB also changes a, b, c, and 2 more, without a conflict"
+        );
         assert_eq!(warning(&[met("01JB", &many)]), None);
         let lines = met("01JC", &[("x\x1b", ForecastKind::SameLines)]);
         assert_eq!(

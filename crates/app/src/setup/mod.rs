@@ -7,3 +7,4 @@ pub mod instructions;
 pub mod paths;
 pub mod project;
 pub mod text_file;
+pub mod toolchains;

@@ -63,7 +63,7 @@ fn plans_that_will_be_in_conflict_are_told_before_anybody_applies() {
         text.contains("conflict to come with plan ") && text.contains(": a.txt (same lines)\n"),
         "{text}"
     );
-    assert!(text.contains(" changes other lines of a.txt\n"), "{text}");
+    assert!(text.contains(" also changes a.txt, without a conflict\n"), "{text}");
     let diff = person.agents(&["plan", "diff", &first]);
     assert!(diff.stderr.contains("warning: conflict to come with plan "), "{diff:?}");
     assert!(!diff.stdout.contains("conflict"), "a patch stays one: {diff:?}");

@@ -129,6 +129,8 @@ impl TestUser {
         command.env("CLEVERAGENTS_DATA_DIR", self.home().join("data"));
         // The person wrote the project; `trust` has tests of what came with a clone.
         command.env("CLEVERAGENTS_POLICY_TRUST", "all");
+        // A pager of the machine writes sequences of its own; `pager` has the tests of it.
+        command.env("AGENTS_PAGER", "cat");
         command
     }
 

@@ -64,7 +64,7 @@ fn arguments_reach_texts_lists_and_the_shell_as_text() {
         list.run,
         CommandLine::Argv(["grep", "-e", "--x=$(touch x)", "--", "$(touch x)"].map(Into::into).to_vec())
     );
-    assert_eq!((list.stdin.as_deref(), list.expand), (Some("$(touch x) {{prompt}}"), true));
+    assert_eq!((list.stdin.clone(), list.expand), (Some("$(touch x) {{prompt}}".into()), true));
     assert_eq!(frozen.validations[0].run, CommandLine::Argv(["grep", "-e", "xBar"].map(Into::into).to_vec()));
 }
 
@@ -112,7 +112,7 @@ fn a_nested_actor_becomes_steps_of_the_plan() {
     assert_eq!(ask.model, "ollama/small");
     let sum = step(&frozen, "sub/sum");
     let command = sum.command().unwrap();
-    assert_eq!(command.stdin.as_deref(), Some("{{nodes.sub/ask.text}}"));
+    assert_eq!(command.stdin, Some("{{nodes.sub/ask.text}}".into()));
     assert_eq!(sum.needs, Some(vec!["sub/ask".to_owned()]));
     assert_eq!(sum.only_if.as_deref(), Some("(nodes.first.exit_code == 0) and (3 > 1)"));
     let variables: Vec<String> = command.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -282,7 +282,10 @@ fn a_task_in_words_is_no_template() {
     assert_eq!((frozen.action, frozen.fix.as_deref(), frozen.result.as_str()), (None, Some("main"), "main"));
     assert_eq!(frozen.sources.len(), 1);
     let command = frozen.steps[0].command().unwrap();
-    assert_eq!((command.stdin.as_deref(), command.expand, command.network), (Some("{{prompt}}"), true, true));
+    assert_eq!(
+        (command.stdin.clone(), command.expand, command.network),
+        (Some("{{prompt}}".into()), true, true)
+    );
     assert!(
         freeze_actor(
             &library,

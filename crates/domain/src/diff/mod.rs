@@ -5,6 +5,7 @@
 
 pub(crate) mod hunks;
 pub(crate) mod lines;
+pub(crate) mod renames;
 pub(crate) mod select_hunks;
 pub(crate) mod unified;
 pub(crate) mod words;
@@ -15,6 +16,7 @@ pub use hunks::{
     Hunk, HunkLine, HunkPart, LineTag, LinesChanged, apply_hunks, hunks, hunks_by_conflict,
     hunks_in_conflict, lines_changed, new_text, with_new_text,
 };
+pub use renames::{DetectedRename, SIMILARITY_MIN, find_renames};
 pub use select_hunks::{NarrowedChange, narrow};
-pub use unified::{unified, unified_from};
+pub use unified::{PatchOptions, unified, unified_from, unified_with};
 pub use words::{ChangedWords, changed_words};

@@ -38,24 +38,49 @@ pub fn unified(change: &NetChange, before: Option<&[u8]>, after: Option<&[u8]>) 
 
 /// The patch of `change` with these hunks: chosen ones, or redacted ones.
 pub fn unified_from(change: &NetChange, hunks: &[Hunk]) -> Vec<u8> {
+    unified_with(change, hunks, &PatchOptions::default())
+}
+
+/// The parts of a patch that the change itself does not decide.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PatchOptions<'a> {
+    /// The directory before each path: the project, if a patch has several. `git apply -p2` takes it away.
+    pub directory: Option<&'a str>,
+    /// The similarity of a rename in percent; `None` for the one by its hunks.
+    pub similarity: Option<u8>,
+}
+
+/// The same with these options.
+pub fn unified_with(change: &NetChange, hunks: &[Hunk], options: &PatchOptions<'_>) -> Vec<u8> {
     let old = change.before.filter(in_git);
     let new = change.after.filter(in_git);
     let mut out = Vec::new();
-    directories(&mut out, change);
+    let path = options.name(&change.path);
+    directories(&mut out, change, &path);
     match (old, new) {
         (None, None) => {}
-        (Some(old), Some(new)) if old.kind == new.kind => edit(&mut out, change, old, new, hunks),
+        (Some(old), Some(new)) if old.kind == new.kind => edit(&mut out, change, (old, new), hunks, options),
         // Git shows another kind of file as a file that went and another that came.
         (old, new) => {
             if let Some(old) = old {
-                removal(&mut out, change.from.as_ref().unwrap_or(&change.path), old, hunks);
+                let from = change.from.as_ref().map_or_else(|| path.clone(), |from| options.name(from));
+                removal(&mut out, &from, old, hunks);
             }
             if let Some(new) = new {
-                creation(&mut out, &change.path, new, hunks);
+                creation(&mut out, &path, new, hunks);
             }
         }
     }
     out
+}
+
+impl PatchOptions<'_> {
+    fn name(&self, path: &RelPath) -> Vec<u8> {
+        match self.directory {
+            Some(directory) => [directory.as_bytes(), b"/", path.as_bytes()].concat(),
+            None => path.as_bytes().to_vec(),
+        }
+    }
 }
 
 fn in_git(state: &FileState) -> bool {
@@ -88,7 +113,7 @@ fn full_mode(state: FileState) -> String {
 }
 
 /// Prints the changes of directories, in lines that git passes over: they have no head of a patch.
-fn directories(out: &mut Vec<u8>, change: &NetChange) {
+fn directories(out: &mut Vec<u8>, change: &NetChange, path: &[u8]) {
     let dir =
         |state: Option<FileState>| state.filter(|state| state.kind == Kind::Dir).map(|state| state.mode);
     let told = match (dir(change.before), dir(change.after)) {
@@ -98,12 +123,19 @@ fn directories(out: &mut Vec<u8>, change: &NetChange) {
         (None, Some(new)) => format!("new directory mode {new:04o}"),
         (Some(old), None) => format!("deleted directory mode {old:04o}"),
     };
-    line(out, &[b"directory ", &quote(b"", change.path.as_bytes())]);
+    line(out, &[b"directory ", &quote(b"", path)]);
     line(out, &[told.as_bytes()]);
 }
 
-fn edit(out: &mut Vec<u8>, change: &NetChange, old: FileState, new: FileState, hunks: &[Hunk]) {
-    let from = change.from.as_ref().unwrap_or(&change.path);
+fn edit(
+    out: &mut Vec<u8>,
+    change: &NetChange,
+    (old, new): (FileState, FileState),
+    hunks: &[Hunk],
+    options: &PatchOptions<'_>,
+) {
+    let (from, path) =
+        (options.name(change.from.as_ref().unwrap_or(&change.path)), options.name(&change.path));
     let same_content = old.hash == new.hash;
     let same_mode = git_mode(old) == git_mode(new) && (old.kind == Kind::Symlink || old.mode == new.mode);
     if same_content && same_mode && change.from.is_none() {
@@ -112,8 +144,8 @@ fn edit(out: &mut Vec<u8>, change: &NetChange, old: FileState, new: FileState, h
     let is_for_git = !same_content || git_mode(old) != git_mode(new) || change.from.is_some();
     // Git refuses a head below which nothing changes for it.
     match is_for_git {
-        true => begin(out, from, &change.path),
-        false => line(out, &[b"file ", &quote(b"", change.path.as_bytes())]),
+        true => begin(out, &from, &path),
+        false => line(out, &[b"file ", &quote(b"", &path)]),
     }
     if !same_mode {
         let is_git_s = git_mode(old) != git_mode(new);
@@ -122,31 +154,35 @@ fn edit(out: &mut Vec<u8>, change: &NetChange, old: FileState, new: FileState, h
         line(out, &[b"new mode ", mode(new).as_bytes()]);
     }
     if change.from.is_some() {
-        let similarity = if same_content { "100%".to_owned() } else { similarity(old, new, hunks) };
-        line(out, &[b"similarity index ", similarity.as_bytes()]);
-        line(out, &[b"rename from ", &quote(b"", from.as_bytes())]);
-        line(out, &[b"rename to ", &quote(b"", change.path.as_bytes())]);
+        let similarity = match options.similarity {
+            _ if same_content => 100,
+            Some(percent) => u64::from(percent),
+            None => similarity(old, new, hunks),
+        };
+        line(out, &[format!("similarity index {similarity}%").as_bytes()]);
+        line(out, &[b"rename from ", &quote(b"", &from)]);
+        line(out, &[b"rename to ", &quote(b"", &path)]);
     }
     if same_content {
         return;
     }
-    let (old_name, new_name) = (quote(b"a/", from.as_bytes()), quote(b"b/", change.path.as_bytes()));
+    let (old_name, new_name) = (quote(b"a/", &from), quote(b"b/", &path));
     contents(out, &old_name, &new_name, hunks, &[LineTag::Context, LineTag::Removed, LineTag::Added]);
 }
 
-fn removal(out: &mut Vec<u8>, path: &RelPath, old: FileState, hunks: &[Hunk]) {
+fn removal(out: &mut Vec<u8>, path: &[u8], old: FileState, hunks: &[Hunk]) {
     begin(out, path, path);
     line(out, &[b"deleted file mode ", git_mode(old).as_bytes()]);
     if old.size > 0 {
-        contents(out, &quote(b"a/", path.as_bytes()), b"/dev/null", hunks, &[LineTag::Removed]);
+        contents(out, &quote(b"a/", path), b"/dev/null", hunks, &[LineTag::Removed]);
     }
 }
 
-fn creation(out: &mut Vec<u8>, path: &RelPath, new: FileState, hunks: &[Hunk]) {
+fn creation(out: &mut Vec<u8>, path: &[u8], new: FileState, hunks: &[Hunk]) {
     begin(out, path, path);
     line(out, &[b"new file mode ", format_mode(new).as_bytes()]);
     if new.size > 0 {
-        contents(out, b"/dev/null", &quote(b"b/", path.as_bytes()), hunks, &[LineTag::Added]);
+        contents(out, b"/dev/null", &quote(b"b/", path), hunks, &[LineTag::Added]);
     }
 }
 
@@ -208,8 +244,8 @@ fn name_end(name: &[u8]) -> &'static [u8] {
     if name.contains(&b' ') { b"\t" } else { b"" }
 }
 
-fn begin(out: &mut Vec<u8>, old: &RelPath, new: &RelPath) {
-    line(out, &[b"diff --git ", &quote(b"a/", old.as_bytes()), b" ", &quote(b"b/", new.as_bytes())]);
+fn begin(out: &mut Vec<u8>, old: &[u8], new: &[u8]) {
+    line(out, &[b"diff --git ", &quote(b"a/", old), b" ", &quote(b"b/", new)]);
 }
 
 fn line(out: &mut Vec<u8>, parts: &[&[u8]]) {
@@ -218,10 +254,10 @@ fn line(out: &mut Vec<u8>, parts: &[&[u8]]) {
 }
 
 /// Returns how much of the old content is in the new one, for readers: git goes by the lines.
-fn similarity(old: FileState, new: FileState, hunks: &[Hunk]) -> String {
+fn similarity(old: FileState, new: FileState, hunks: &[Hunk]) -> u64 {
     let removed = hunks.iter().flat_map(|hunk| &hunk.lines).filter(|line| line.tag == LineTag::Removed);
     let removed: u64 = removed.map(|line| line.bytes.len() as u64).sum();
     let kept = old.size.saturating_sub(removed);
     let percent = kept.saturating_mul(100).checked_div(old.size.max(new.size)).unwrap_or(100);
-    format!("{}%", percent.min(99))
+    percent.min(99)
 }

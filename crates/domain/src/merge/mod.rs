@@ -59,9 +59,78 @@ pub fn merge_taking(base: &[u8], now: &[u8], plan: &[u8], is_taken: impl Fn(&Reg
     if base == now {
         return Merge::Merged(plan.to_vec());
     }
+    let mut conflicts = Vec::new();
+    let merged = merge_clusters(base, now, plan, |sides, merged| {
+        if is_taken(&sides.region) {
+            sides.plan.iter().for_each(|line| merged.extend_from_slice(line));
+        } else {
+            conflicts.push(sides.region);
+        }
+    });
+    if !conflicts.is_empty() {
+        Merge::Conflict(conflicts)
+    } else if merged == now {
+        Merge::Same
+    } else {
+        Merge::Merged(merged)
+    }
+}
+
+/// The names of both sides in the markers of a conflict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MarkerNames<'a> {
+    /// The side that is there now.
+    pub now: &'a str,
+    /// The side of the plan.
+    pub plan: &'a str,
+}
+
+/// The same, with both sides between the markers of git wherever both changed the same lines and `is_taken`
+/// says no. The markers end as the lines of `now` do.
+pub fn merge_marked(
+    base: &[u8],
+    now: &[u8],
+    plan: &[u8],
+    is_taken: impl Fn(&Region) -> bool,
+    names: MarkerNames<'_>,
+) -> Vec<u8> {
+    let end = if now.windows(2).any(|pair| pair == b"\r\n") { "\r\n" } else { "\n" };
+    let marker = |merged: &mut Vec<u8>, text: &str| {
+        if merged.last().is_some_and(|byte| *byte != b'\n') {
+            merged.extend_from_slice(end.as_bytes());
+        }
+        merged.extend_from_slice(text.as_bytes());
+        merged.extend_from_slice(end.as_bytes());
+    };
+    merge_clusters(base, now, plan, |sides, merged| {
+        if is_taken(&sides.region) {
+            sides.plan.iter().for_each(|line| merged.extend_from_slice(line));
+            return;
+        }
+        marker(merged, &format!("<<<<<<< {}", names.now));
+        sides.now.iter().for_each(|line| merged.extend_from_slice(line));
+        marker(merged, "=======");
+        sides.plan.iter().for_each(|line| merged.extend_from_slice(line));
+        marker(merged, &format!(">>>>>>> {}", names.plan));
+    })
+}
+
+/// A place that both sides changed in different ways, and the lines of each side there.
+struct ConflictSides<'a, 'text> {
+    region: Region,
+    now: &'a [&'text [u8]],
+    plan: &'a [&'text [u8]],
+}
+
+/// Merges both sides' changes. `resolve` writes what belongs to a place that both changed in different ways.
+fn merge_clusters(
+    base: &[u8],
+    now: &[u8],
+    plan: &[u8],
+    mut resolve: impl FnMut(ConflictSides<'_, '_>, &mut Vec<u8>),
+) -> Vec<u8> {
     let (base_lines, now_lines, plan_lines) = (split_lines(base), split_lines(now), split_lines(plan));
     let mut merged = Vec::with_capacity(now.len().max(plan.len()));
-    let mut conflicts = Vec::new();
     let mut done = 0;
     for cluster in clusters(&line_changes(base, now), &line_changes(base, plan)) {
         push_lines(&mut merged, &base_lines, done..cluster.base.start);
@@ -75,24 +144,16 @@ pub fn merge_taking(base: &[u8], now: &[u8], plan: &[u8], is_taken: impl Fn(&Reg
                 push_lines(&mut merged, &now_lines, now);
             }
             (Some(now), Some(plan)) => {
+                let (now_side, plan_side) =
+                    (lines_in(&now_lines, now.clone()), lines_in(&plan_lines, plan.clone()));
                 let region = Region { base: cluster.base, now, plan };
-                if is_taken(&region) {
-                    push_lines(&mut merged, &plan_lines, region.plan);
-                } else {
-                    conflicts.push(region);
-                }
+                resolve(ConflictSides { region, now: now_side, plan: plan_side }, &mut merged);
             }
             (None, None) => {}
         }
     }
     push_lines(&mut merged, &base_lines, done..u32::MAX);
-    if !conflicts.is_empty() {
-        Merge::Conflict(conflicts)
-    } else if merged == now {
-        Merge::Same
-    } else {
-        Merge::Merged(merged)
-    }
+    merged
 }
 
 /// Changes that overlap or touch each other in the base, and what each side has there; none where the side

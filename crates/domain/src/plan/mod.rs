@@ -28,6 +28,7 @@ mod state;
 mod step;
 pub mod strategy;
 pub mod timeline;
+pub mod toolchain_env;
 mod transitions;
 pub mod validation;
 

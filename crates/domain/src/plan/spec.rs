@@ -145,9 +145,9 @@ pub struct CommandTask {
     /// Paths outside the projects that it may write.
     #[serde(default)]
     pub writable: Vec<ByteText>,
-    /// The text of its standard input; a template if `expand` is set.
+    /// Its standard input; a template if `expand` is set and it is text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stdin: Option<String>,
+    pub stdin: Option<ByteText>,
     /// The exit statuses that count as success; only 0 if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ok_exit: Vec<u8>,
@@ -283,6 +283,9 @@ pub struct PlanSpec {
     /// Paths of which commands get a throw-away copy.
     #[serde(default)]
     pub scratch: Vec<ByteText>,
+    /// Variables that every command gets, with their values: those of toolchains, which are no secrets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub toolchain_env: Vec<(ByteText, ByteText)>,
     /// The total time for which the plan may process, in seconds.
     pub time_limit_s: u64,
     /// The other limits of the whole plan.

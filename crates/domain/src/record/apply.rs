@@ -154,6 +154,16 @@ pub fn latest_apply(applies: &[ApplyRecord]) -> Option<&ApplyRecord> {
     applies.iter().rfind(|apply| apply.kind == ApplyKind::Apply && apply.stage == ApplyStage::Applied)
 }
 
+/// Returns the applies that are in force unless they were undone: those whose files were written since the last
+/// undo. A plan that was applied in part, and then further, has several. `applies` are in their order.
+pub fn applies_in_force(applies: &[ApplyRecord]) -> Vec<&ApplyRecord> {
+    let is_done = |apply: &ApplyRecord| apply.stage == ApplyStage::Applied;
+    let is_undo = |apply: &ApplyRecord| apply.kind == ApplyKind::Undo && is_done(apply);
+    let undone = applies.iter().rposition(is_undo).map_or(0, |last| last + 1);
+    let since = applies.get(undone..).unwrap_or_default();
+    since.iter().filter(|apply| apply.kind == ApplyKind::Apply && is_done(apply)).collect()
+}
+
 impl ApplyRecord {
     /// An apply as it is sealed.
     pub fn sealed(new: NewApply, now: WallMs) -> ApplyRecord {

@@ -92,6 +92,12 @@ pub struct OmittedPart {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OmissionKind {
+    /// A file that is ignored.
+    Scratch,
+    /// A file that is never written.
+    Protected,
+    /// A device, a socket or a pipe.
+    Special,
     /// A set-user-id or set-group-id bit.
     SetId,
     /// An extended attribute or access control list.

@@ -14,20 +14,20 @@ use proptest::strategy::Strategy;
 
 /// The entry at a path: a file with a mode, or a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Thing {
+pub(crate) enum Thing {
     File(Vec<u8>, u16),
     Link(Vec<u8>),
 }
 
 impl Thing {
-    fn state(&self) -> FileState {
+    pub(crate) fn state(&self) -> FileState {
         match self {
             Thing::File(content, mode) => FileState::file(content, *mode),
             Thing::Link(target) => FileState::symlink(target),
         }
     }
 
-    fn content(&self) -> &[u8] {
+    pub(crate) fn content(&self) -> &[u8] {
         match self {
             Thing::File(content, _) | Thing::Link(content) => content,
         }
@@ -42,11 +42,11 @@ fn text(content: &str) -> Option<Thing> {
     file(content, 0o644)
 }
 
-fn place(dir: &Path, path: &RelPath) -> PathBuf {
+pub(crate) fn place(dir: &Path, path: &RelPath) -> PathBuf {
     dir.join(OsStr::from_bytes(path.as_bytes()))
 }
 
-fn put(dir: &Path, path: &RelPath, thing: &Thing) {
+pub(crate) fn put(dir: &Path, path: &RelPath, thing: &Thing) {
     let place = place(dir, path);
     fs::create_dir_all(place.parent().unwrap()).unwrap();
     match thing {
@@ -58,7 +58,7 @@ fn put(dir: &Path, path: &RelPath, thing: &Thing) {
     }
 }
 
-fn found(dir: &Path, path: &RelPath) -> Option<Thing> {
+pub(crate) fn found(dir: &Path, path: &RelPath) -> Option<Thing> {
     let place = place(dir, path);
     let meta = fs::symlink_metadata(&place).ok()?;
     if meta.is_symlink() {
@@ -68,7 +68,7 @@ fn found(dir: &Path, path: &RelPath) -> Option<Thing> {
     Some(Thing::File(fs::read(&place).unwrap(), mode))
 }
 
-fn git(dir: &Path, words: &[&str], input: &[u8]) -> Result<(), String> {
+pub(crate) fn git(dir: &Path, words: &[&str], input: &[u8]) -> Result<(), String> {
     let mut child = Command::new("git")
         .args(words)
         .current_dir(dir)
@@ -85,13 +85,18 @@ fn git(dir: &Path, words: &[&str], input: &[u8]) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }
 
-fn repository() -> tempfile::TempDir {
+pub(crate) fn repository() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     git(dir.path(), &["init", "-q"], b"").unwrap();
     dir
 }
 
-fn change(path: &[u8], from: Option<&[u8]>, before: Option<&Thing>, after: Option<&Thing>) -> NetChange {
+pub(crate) fn change(
+    path: &[u8],
+    from: Option<&[u8]>,
+    before: Option<&Thing>,
+    after: Option<&Thing>,
+) -> NetChange {
     NetChange {
         root: RootIndex(0),
         path: RelPath::new(path).unwrap(),

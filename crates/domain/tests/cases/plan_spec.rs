@@ -120,7 +120,7 @@ fn steps_of_an_older_plan_come_one_after_the_other_as_they_did() {
 #[test]
 fn a_spec_with_every_field_reads_back() {
     let command = CommandTask {
-        stdin: Some("{{prompt}}".to_owned()),
+        stdin: Some("{{prompt}}".into()),
         allow_loopback: vec![8080],
         ok_exit: vec![0, 1],
         writes: false,

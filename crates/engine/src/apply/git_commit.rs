@@ -3,7 +3,8 @@
 //! The user's staged and unstaged work stays as it is. The commit is the plan's change merged into the
 //! content of `HEAD`, never the content of the working tree.
 
-use domain::{ApplyId, FileState, RootIndex};
+use domain::text::truncate_chars;
+use domain::{ApplyId, FileState, Plan, RootIndex};
 use sandbox::content::ContentSource;
 use sandbox::git::refs;
 use sandbox::git::refs::{CommitFile, CommitRequest, CommitTarget, GitError, RefMove};
@@ -56,7 +57,7 @@ pub(crate) fn git_refs(
         GitAction::Commit { message } => (CommitTarget::Head, message, changes),
         GitAction::Branch { name, message } => (CommitTarget::NewBranch(name.clone()), message, Vec::new()),
     };
-    let message = if message.is_empty() { &job.plan.title } else { message };
+    let message = if message.is_empty() { &default_message(engine, job.plan) } else { message };
     let mut refs = job.refs.clone();
     for (project, no) in job.plan.projects.iter().zip(0..) {
         let root = RootIndex(no);
@@ -81,6 +82,28 @@ pub(crate) fn git_refs(
         refs.push((root, moved));
     }
     Ok((changes, refs))
+}
+
+/// The characters of the first line of a message.
+const SUBJECT_CHARS_MAX: usize = 72;
+/// The characters of the plan's work in a message.
+const WORK_CHARS_MAX: usize = 2000;
+
+/// The message of a commit for which the user wrote none: the title, the work if the title does not say it,
+/// and the plan.
+fn default_message(engine: &EngineInner, plan: &Plan) -> String {
+    let work = engine.redactor.redact_text(&plan.spec.render());
+    let is_bare_command = plan.title == work && plan.spec.commands().next().is_some();
+    let subject = if is_bare_command { format!("Run {}", plan.title) } else { plan.title.clone() };
+    let shown = truncate_chars(&subject, SUBJECT_CHARS_MAX);
+    let mut message = format!("{shown}\n\n");
+    if shown != subject || (work != plan.title && !work.is_empty()) {
+        let work = truncate_chars(&work, WORK_CHARS_MAX);
+        work.lines().for_each(|line| message.push_str(&format!("    {line}\n")));
+        message.push('\n');
+    }
+    message.push_str(&format!("Agents-Plan: {}\n", plan.id));
+    message
 }
 
 fn commit_files(wanted: &WantedChange) -> Vec<CommitFile> {

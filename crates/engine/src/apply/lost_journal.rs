@@ -17,7 +17,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use domain::{
-    ApplyEnd, ApplyId, ApplyKind, ApplyRecord, ApplyStage, ConstraintReason, NetChange, Plan, latest_apply,
+    ApplyEnd, ApplyId, ApplyKind, ApplyRecord, ApplyStage, ConstraintReason, NetChange, Plan,
+    applies_in_force,
 };
 use sandbox::content::ContentSource;
 use sandbox::journal::{JournalHeader, UndoError};
@@ -28,7 +29,7 @@ use super::crash_recovery::{
 };
 use super::locks::RootLocks;
 use super::merge::{ProjectRoots, UndoneJournal, WantedChange, merge_all};
-use super::undo::{left_by, wanted_back};
+use super::undo::{AppliedJournals, wanted_back};
 use crate::engine::EngineInner;
 use crate::plan::create::path_of;
 use crate::query::diff::aliases;
@@ -256,11 +257,17 @@ async fn compare_files(
                 Ok(applies) => applies,
                 Err(error) => return ObservedFiles::Unknown(error.to_string()),
             };
-            let Some(applied) = latest_apply(&applies) else { return ObservedFiles::Nothing };
-            match engine.journals.read_undo(applied.id) {
+            let in_force = applies_in_force(&applies);
+            if in_force.is_empty() {
+                return ObservedFiles::Nothing;
+            }
+            match AppliedJournals::read(&engine.journals, &in_force) {
+                Ok(images) if !images.unclear.is_empty() => ObservedFiles::Unknown(
+                    "edits between two applies cannot be told from its changes".to_owned(),
+                ),
                 Ok(images) => {
                     let wanted = wanted_back(&images, &aliases(plan));
-                    compare(plan, &wanted, &images, left_by(&images), journal)
+                    compare(plan, &wanted, &images, images.left_by(), journal)
                 }
                 Err(error) => ObservedFiles::Unknown(error.to_string()),
             }

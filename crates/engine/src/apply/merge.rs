@@ -14,11 +14,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 
 use domain::{
-    ConflictKind, ConflictTake, FileMerge, FileState, Hash, HunkAddress, Kind, Merge, MergePlacement,
-    MergeSides, NetChange, Plan, Region, RelPath, RootIndex, TEXT_BYTES_MAX, hunks_by_conflict, merge,
-    merge_file, merge_taking,
+    ConflictKind, ConflictTake, FileMerge, FileState, Hash, HunkAddress, Kind, MarkerNames, Merge,
+    MergePlacement, MergeSides, NetChange, Plan, Region, RelPath, RootIndex, TEXT_BYTES_MAX,
+    hunks_by_conflict, merge, merge_file, merge_marked, merge_taking,
 };
 use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use sandbox::content::ContentSource;
@@ -42,6 +43,8 @@ pub(crate) struct WantedChange {
     pub(crate) attributes: Option<Attributes>,
     /// The part of it that wins over a conflict.
     pub(crate) take: ConflictTake,
+    /// The name of the plan's side between the markers of a conflict; `None`: a conflict is an obstacle.
+    pub(crate) marked_as: Option<Arc<str>>,
     /// True if it is only a directory that holds others of what is wanted: it is not counted.
     pub(crate) is_carrier: bool,
 }
@@ -122,6 +125,8 @@ pub(crate) struct MergeResult {
     /// Files that are as the plan wants them already.
     pub(crate) already: Vec<String>,
     pub(crate) conflicts: Vec<Conflict>,
+    /// Files that have markers where both sides conflict.
+    pub(crate) marked: Vec<String>,
 }
 
 /// Why nothing could be merged.
@@ -312,6 +317,10 @@ impl FileMerger<'_> {
             (Merge::Same, _) => (now, false),
             (Merge::Merged(bytes), _) => (bytes, true),
             (Merge::Conflict(_), _) if self.wanted.take == ConflictTake::File => (plan, false),
+            (Merge::Conflict(regions), _) if self.wanted.marked_as.is_some() => {
+                merged.marked.push(self.wanted.address.clone());
+                (self.with_markers((&base, &now, &plan), &regions), false)
+            }
             (Merge::Conflict(regions), hunks) => {
                 let place = |(region, hunks): (&Region, BTreeSet<u32>)| ConflictPlace {
                     line: region.now.start + 1,
@@ -365,6 +374,13 @@ impl FileMerger<'_> {
             }
             done @ (Merge::Same | Merge::Merged(_)) => (done, Vec::new()),
         }
+    }
+
+    /// The merge with markers around each of these regions.
+    fn with_markers(&self, (base, now, plan): (&[u8], &[u8], &[u8]), regions: &[Region]) -> Vec<u8> {
+        let is_taken = |region: &Region| !regions.iter().any(|left| left.base == region.base);
+        let names = MarkerNames { now: "yours", plan: self.wanted.marked_as.as_deref().unwrap_or("plan") };
+        merge_marked(base, now, plan, is_taken, names)
     }
 
     fn hunks_of(&self, base: &[u8], plan: &[u8], regions: &[Region]) -> Vec<BTreeSet<u32>> {

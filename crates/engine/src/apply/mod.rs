@@ -4,8 +4,8 @@
 //! 1. A choice that is not possible, or that the checks do not let through, is refused before the plan moves.
 //! 2. An apply runs as a job of the plan, but for a plan that was applied and undone. That one is final, and
 //!    is applied again under its lock.
-//! 3. A repeated request for an apply that is in force returns the earlier answer. A request for another
-//!    choice is refused.
+//! 3. A repeated request for an apply that is in force returns the earlier answer. A request for all of that
+//!    and more applies the rest, under the plan's lock. A request for another choice is refused.
 //! 4. A later choice replaces an apply that waits as long as no live process works on it. The job is taken
 //!    over, and ended as one that applied nothing. The former owner cannot seal it any more.
 
@@ -17,6 +17,7 @@ mod git_commit;
 pub(crate) mod locks;
 mod lost_journal;
 pub(crate) mod merge;
+pub(crate) mod operations;
 pub(crate) mod selection;
 pub(crate) mod transaction;
 mod undo;
@@ -34,6 +35,7 @@ use store::{PlanMove, PlanStoreError, StoreError};
 use sync::{CancellationToken, Observed};
 
 use crate::engine::Engine;
+use crate::plan::create::path_of;
 use crate::plan::execute::ExecuteError;
 use crate::plan::transition::plan_move;
 use crate::run::ApplyAs;
@@ -74,6 +76,25 @@ pub struct ApplyRequest {
     /// Apply though checks of a project did not run because the user does not trust them.
     #[serde(skip_serializing_if = "is_false")]
     pub unchecked: bool,
+    /// The treatment of lines that both changed.
+    #[serde(skip_serializing_if = "is_refuse")]
+    pub conflicts: ConflictMode,
+}
+
+/// The treatment of lines that both the user and the plan changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConflictMode {
+    /// Nothing is written.
+    #[default]
+    Refuse,
+    /// Both sides are written, between markers.
+    Markers,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_refuse(mode: &ConflictMode) -> bool {
+    *mode == ConflictMode::Refuse
 }
 
 impl ApplyRequest {
@@ -108,6 +129,9 @@ pub struct ApplySummary {
     pub merged: Vec<String>,
     /// Files that could not be written in place and were replaced.
     pub replaced: Vec<String>,
+    /// Files that have markers where both sides conflict.
+    #[serde(default)]
+    pub marked: Vec<String>,
     /// The files that the person left out.
     pub left_out: Vec<String>,
     /// Required checks that passed, and how many there are.
@@ -119,6 +143,12 @@ pub struct ApplySummary {
     pub undo_until: WallMs,
     /// The commit that was made.
     pub commit: Option<String>,
+    /// The branch that it is on, if the files of the working tree are not changed.
+    #[serde(default)]
+    pub branch: Option<String>,
+    /// The commit that an undo left in the history, because other commits follow it.
+    #[serde(default)]
+    pub left_commit: Option<String>,
     /// True if it was applied or undone already, and nothing was done now.
     #[serde(default)]
     pub already: bool,
@@ -131,8 +161,12 @@ pub struct ApplyPreview {
     pub plan: Plan,
     /// Files that would change.
     pub files: Vec<String>,
+    /// Of them, those that would be removed.
+    pub removed: Vec<String>,
     /// Of them, those merged with the user's edits.
     pub merged: Vec<String>,
+    /// Of them, those that would have markers where both sides conflict.
+    pub marked: Vec<String>,
     /// Files that are as the plan wants them already.
     pub already: Vec<String>,
     /// The obstacles.
@@ -205,6 +239,8 @@ pub enum ApplyError {
         of: usize,
         /// The files that were left out.
         left_out: Vec<String>,
+        /// The branch that it is on, if it is not in the working tree.
+        branch: Option<String>,
     },
     /// A word names nothing that the plan changed.
     #[error(transparent)]
@@ -282,6 +318,16 @@ pub enum ApplyError {
     BranchExists {
         /// The name.
         name: String,
+    },
+    /// The branch of the plan has commits of others: an undo would lose them.
+    #[error("branch {name} has other commits than that of plan {plan}")]
+    BranchMoved {
+        /// The plan.
+        plan: PlanId,
+        /// The branch.
+        name: String,
+        /// The commit of the plan.
+        commit: String,
     },
     /// Another process has just brought the plan to this end.
     #[error("another process has just brought plan {plan} to this state")]
@@ -367,12 +413,16 @@ impl Engine {
             merge::merge_all(&roots, &chosen.wanted, &StoreContents(self.inner.store.as_ref()), None)?;
         let wanted = chosen.wanted.iter().map(|wanted| &wanted.change);
         let linked = addresses(&merge::linked_elsewhere(&roots, wanted), &plan);
-        let files = merge::counted(&merged.changes, &chosen.wanted);
-        let files = files.iter().map(|(_, path)| path.to_string()).collect();
+        let counted = merge::counted(&merged.changes, &chosen.wanted);
+        let gone = merged.changes.iter().filter(|change| change.post.is_none());
+        let gone = gone.map(|change| (change.root, change.path.clone())).filter(|at| counted.contains(at));
+        let (files, removed) = (addresses(&counted, &plan), addresses(&gone.collect(), &plan));
         Ok(ApplyPreview {
             plan,
             files,
+            removed,
             merged: merged.merged,
+            marked: merged.marked,
             already: merged.already,
             conflicts: merged.conflicts,
             left_out: chosen.left_out.clone(),
@@ -388,6 +438,12 @@ impl Engine {
     pub fn linked(&self, plan: &Plan, changes: &[NetChange]) -> Vec<String> {
         let Ok(roots) = ProjectRoots::open(plan) else { return Vec::new() };
         addresses(&merge::linked_elsewhere(&roots, changes), plan)
+    }
+
+    /// Returns the names of the git hooks that a commit of this plan passes over. It blocks while git looks.
+    pub fn commit_hooks(&self, plan: &Plan) -> BTreeSet<&'static str> {
+        let roots = plan.projects.iter().map(|project| path_of(&project.root));
+        roots.flat_map(|root| sandbox::git::refs::commit_hooks(&root)).collect()
     }
 
     /// Applies what was chosen of a plan.
@@ -414,7 +470,14 @@ impl Engine {
         let state = plan.state;
         match state {
             PlanState::Apply(_) if plan.is_applied() => {
-                return self.earlier(&plan, request).await;
+                return match self.earlier(&plan, request).await {
+                    Err(ApplyError::AlreadyApplied { .. })
+                        if self.adds_to_applied(&plan, request).await? =>
+                    {
+                        self.apply_by_lock(&plan, request, stop).await
+                    }
+                    earlier => earlier,
+                };
             }
             PlanState::Execute(WorkState::Complete) | PlanState::Apply(_) if !state.is_cancelled() => {}
             PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => {
@@ -425,15 +488,7 @@ impl Engine {
             return Err(ApplyError::ReadOnly { plan: id });
         }
         if state == PlanState::Apply(ApplyState::Applied) {
-            let selection = self.check_selection(&plan, request).await?;
-            if let Some(refused) = refusal(&plan, request, &selection) {
-                return Err(refused);
-            }
-            let authority = Authority::LockHolder { stop };
-            return match transaction::apply(&self.inner, &plan, request, selection, &authority).await {
-                Err(TransactionError::Settled { .. }) => self.earlier(&plan, request).await,
-                carried => Ok(carried?),
-            };
+            return self.apply_by_lock(&plan, request, stop).await;
         }
         // The owner of the job selects again, under its claim.
         let refused = match preview.filter(|preview| preview.is_for(&plan, request)) {
@@ -469,6 +524,47 @@ impl Engine {
             }
             outcome => outcome,
         }
+    }
+
+    /// Applies a plan that is final, under its lock: one that was undone, or the rest of one that was applied in
+    /// part.
+    async fn apply_by_lock(
+        &self,
+        plan: &Plan,
+        request: &ApplyRequest,
+        stop: &Observed,
+    ) -> Result<ApplySummary, ApplyError> {
+        let selection = self.check_selection(plan, request).await?;
+        if let Some(refused) = refusal(plan, request, &selection) {
+            return Err(refused);
+        }
+        let authority = Authority::LockHolder { stop };
+        match transaction::apply(&self.inner, plan, request, selection, &authority).await {
+            Err(TransactionError::Settled { .. }) => self.earlier(plan, request).await,
+            carried => Ok(carried?),
+        }
+    }
+
+    /// Returns whether a request asks for all that is applied of a plan, and more.
+    ///
+    /// # Errors
+    /// A word names nothing, or the store failed.
+    pub async fn adds_to_applied(&self, plan: &Plan, request: &ApplyRequest) -> Result<bool, ApplyError> {
+        let applies = self.inner.store.applies(plan.id).await?;
+        let applied = latest_apply(&applies).map(|apply| apply.selection.clone());
+        let applied: Option<ApplyRequest> =
+            applied.and_then(|selection| serde_json::from_value(selection).ok());
+        let applied = applied.unwrap_or_default();
+        if !plan.is_applied() {
+            return Ok(false);
+        }
+        // What is on a branch is not in the files, and stays alone.
+        if applied.branch.is_some() || request.branch.is_some() {
+            return Ok(false);
+        }
+        let was = self.inner.select_changes(plan, &applied).await?;
+        let asked = self.inner.select_changes(plan, request).await?;
+        Ok(asked.includes(&was, &StoreContents(self.inner.store.as_ref())) && !was.includes_files_of(&asked))
     }
 
     /// Selects the changes that the request names, with what their checks say.
@@ -615,6 +711,7 @@ impl Engine {
             files: was.wanted.iter().filter(|wanted| !wanted.is_carrier).count(),
             of: was.net.len(),
             left_out: was.left_out,
+            branch: applied.branch.clone(),
         })
     }
 }

@@ -9,18 +9,19 @@ use std::sync::Arc;
 
 use domain::{
     CallNumber, ChangeSelection, CheckedFile, ConflictTake, HunkAddress, InvariantRule, InvariantViolation,
-    Kind, LinesChanged, NarrowedChange, NetChange, Plan, ProjectAlias, RootIndex, SelectableChange,
+    Kind, LinesChanged, Merge, NarrowedChange, NetChange, Plan, ProjectAlias, RootIndex, SelectableChange,
     SelectedPart, ValidationOutcome, ValidationResult, ValidationSummary, fold, fold_all,
-    invariant_check_name, narrow, net_hash, selectable_lines, violations,
+    invariant_check_name, merge, narrow, net_hash, selectable_lines, violations,
 };
 use store::StoreError;
 
 use super::merge::WantedChange;
 use super::transaction::lines_of;
-use super::{ApplyError, ApplyRequest};
+use super::{ApplyError, ApplyRequest, ConflictMode};
 use crate::engine::EngineInner;
 use crate::query::details::verdicts_of;
 use crate::query::diff::aliases;
+use crate::run::plan_sandbox::content::StoreContents;
 
 /// The changes of a plan that a person chose.
 #[derive(Clone, Debug)]
@@ -40,6 +41,39 @@ impl SelectedChanges {
         let taken =
             |chosen: &SelectedChanges| -> BTreeSet<String> { chosen.wanted.iter().flat_map(taken).collect() };
         parts(self) == parts(other) && taken(self).is_subset(&taken(other))
+    }
+}
+
+impl SelectedChanges {
+    /// Returns whether all of `other` is a part of these: each of its files, with at least its hunks.
+    pub(crate) fn includes(&self, other: &SelectedChanges, contents: &StoreContents<'_>) -> bool {
+        let is_in = |theirs: &WantedChange| {
+            let ours = self.wanted.iter().find(|ours| ours.address == theirs.address);
+            ours.is_some_and(|ours| match (&ours.content, &theirs.content) {
+                (None, _) => true,
+                (Some(_), None) => false,
+                (Some(ours), Some(part)) if ours == part => true,
+                (Some(ours), Some(part)) => {
+                    let base = theirs.change.before.and_then(|before| contents.read(&before.hash).ok());
+                    base.is_some_and(|base| match merge(&base, part, ours) {
+                        Merge::Same => false,
+                        Merge::Merged(merged) => merged == *ours,
+                        Merge::Conflict(_) => false,
+                    })
+                }
+            })
+        };
+        other.wanted.iter().filter(|theirs| !theirs.is_carrier).all(is_in)
+    }
+
+    /// Returns whether `other` has no file, and no part of one, that these do not have.
+    pub(crate) fn includes_files_of(&self, other: &SelectedChanges) -> bool {
+        let has = |theirs: &WantedChange| {
+            let is_same =
+                |ours: &WantedChange| ours.address == theirs.address && ours.content == theirs.content;
+            self.wanted.iter().any(is_same)
+        };
+        other.wanted.iter().filter(|theirs| !theirs.is_carrier).all(has)
     }
 }
 
@@ -86,6 +120,10 @@ impl EngineInner {
             .map(|(diff, lines)| SelectableChange { change: &diff.change, hunks: lines })
             .collect();
         let chosen = selection.choose(&choosable)?;
+        let marked_as: Option<Arc<str>> = match request.conflicts {
+            ConflictMode::Refuse => None,
+            ConflictMode::Markers => Some(Arc::from(format!("plan {}", plan.id))),
+        };
         let (mut wanted, mut left_out) = (Vec::new(), Vec::new());
         for (at, change) in net.iter().enumerate() {
             let address = domain::change_address(change, &names);
@@ -96,6 +134,7 @@ impl EngineInner {
                 whole_content: None,
                 attributes: None,
                 take,
+                marked_as: marked_as.clone(),
                 is_carrier: false,
             };
             let (Some(chosen), Some(diff)) = (chosen.get(at), diffs.get(at)) else {
@@ -119,6 +158,7 @@ impl EngineInner {
                                 whole_content: diff.after.clone(),
                                 attributes: None,
                                 take: chosen.take.clone(),
+                                marked_as: marked_as.clone(),
                                 is_carrier: false,
                             });
                         }
@@ -196,6 +236,7 @@ fn add_carriers(wanted: &mut Vec<WantedChange>, all: Vec<NetChange>, names: &[Pr
                 whole_content: None,
                 attributes: None,
                 take: ConflictTake::Nothing,
+                marked_as: None,
                 is_carrier: true,
             });
         }

@@ -28,7 +28,7 @@ use store::{JobStoreError, StoreError};
 use sync::Observed;
 
 use super::check_validity;
-use super::check_validity::ChecksAtApply;
+use super::check_validity::{ChecksAtApply, RecheckWhen};
 use super::locks::{Locks, LocksError};
 use super::merge::{
     Conflict, MergeError, MergeResult, ProjectRoots, UndoneJournal, WantedChange, counted, linked_elsewhere,
@@ -41,6 +41,7 @@ use crate::apply::crash_recovery::{UnsettledApply, UnsettledReason};
 use crate::engine::EngineInner;
 use crate::plan::create::path_of;
 use crate::run::RunContext;
+use crate::run::plan_sandbox::content::StoreContents;
 
 /// The number of times that a file that changes under us is merged again.
 const TRIES_MAX: u32 = 3;
@@ -196,11 +197,14 @@ pub(crate) async fn apply(
         deletions,
         merged: Vec::new(),
         replaced: Vec::new(),
+        marked: Vec::new(),
         left_out: chosen.left_out,
         validations: (checks.passed, checks.required),
         checks: ChecksAtApply::default(),
         undo_until: undo_until(engine),
         commit: None,
+        branch: request.branch.clone(),
+        left_commit: None,
         already: false,
     };
     let selection = serde_json::to_value(request).unwrap_or(Value::Null);
@@ -213,12 +217,27 @@ pub(crate) async fn apply(
         summary,
         git: git_commit::GitAction::from_request(request),
         refs: Vec::new(),
+        adds: plan.is_applied(),
         left_by: None,
         through_links: request.through_links,
         checked: None,
     };
-    let when = request.recheck.unwrap_or(engine.options.recheck);
+    // Markers let no check pass, and the user wants them all the same.
+    let when = match has_marks(engine, &job)? {
+        true => RecheckWhen::Never,
+        false => request.recheck.unwrap_or(engine.options.recheck),
+    };
     check_validity::run_checked(engine, job, authority, when, &checks.run_by_apply()).await
+}
+
+/// Returns whether files would be written with the markers of a conflict.
+fn has_marks(engine: &EngineInner, job: &ApplyJob<'_>) -> Result<bool, TransactionError> {
+    if job.wanted.iter().all(|wanted| wanted.marked_as.is_none()) {
+        return Ok(false);
+    }
+    let roots = ProjectRoots::open(job.plan)?;
+    let merged = merge_all(&roots, &job.wanted, &StoreContents(engine.store.as_ref()), None)?;
+    Ok(!merged.marked.is_empty())
 }
 
 /// Returns the files whose content was too large to be stored, or could not be read.
@@ -259,6 +278,8 @@ pub(crate) struct ApplyJob<'a> {
     pub(crate) git: git_commit::GitAction,
     /// Refs that move with the files.
     pub(crate) refs: git_commit::RefMoves,
+    /// True if it adds to an apply that is in force: the rest of a plan that was applied in part.
+    pub(crate) adds: bool,
     /// The journal that is undone.
     pub(crate) left_by: Option<UndoneJournal>,
     /// True if files that have other names are written in place, so that those change too.
@@ -320,7 +341,7 @@ async fn settled_meanwhile(
         .map_err(|error| TransactionError::Failed { plan, why: error.to_string() })?;
     let stands = now.is_applied();
     let is_due = match (job.kind, authority) {
-        (ApplyKind::Apply, _) => !stands,
+        (ApplyKind::Apply, _) => stands == job.adds,
         (ApplyKind::Undo, Authority::Owner(_) | Authority::LockHolder { .. }) => stands,
     };
     if is_due { Ok(()) } else { Err(TransactionError::Settled { plan }) }
@@ -354,7 +375,7 @@ async fn run_locked(
             return Err(TransactionError::Conflicts { plan: job.plan.id, conflicts: merged.conflicts });
         }
         match attempt(engine, job, authority, contents, merged).await? {
-            AttemptOutcome::Done(summary) => return Ok(summary),
+            AttemptOutcome::Done(summary) => return Ok(*summary),
             AttemptOutcome::ChangedUnderUs(path) => changing.insert(path.to_string()),
         };
     }
@@ -370,7 +391,7 @@ async fn run_locked(
 }
 
 enum AttemptOutcome {
-    Done(ApplySummary),
+    Done(Box<ApplySummary>),
     ChangedUnderUs(RelPath),
 }
 
@@ -388,8 +409,12 @@ async fn attempt(
     let id = ApplyId::from_u128(engine.ids.ulid());
     let mut summary = job.summary.clone();
     summary.apply = id;
-    summary.files = counted(&merged.changes, &job.wanted).len();
-    summary.merged = merged.merged;
+    // A branch that is deleted changes no file of the working tree.
+    let is_branch_undone = job.kind == ApplyKind::Undo && summary.branch.is_some();
+    if !is_branch_undone {
+        summary.files = counted(&merged.changes, &job.wanted).len();
+    }
+    (summary.merged, summary.marked) = (merged.merged, merged.marked);
     let (changes, refs) = git_commit::git_refs(engine, job, contents, id, merged.changes)?;
     if let Some((_, moved)) = refs.first() {
         summary.commit = moved.new.clone();
@@ -459,7 +484,7 @@ async fn attempt(
         JournalEnding::Applied { replaced, .. } => {
             summary.replaced = replaced.iter().map(|place| place.path.to_string()).collect();
             engine.store.end_apply(id, ApplyEnd::Applied).await?;
-            Ok(AttemptOutcome::Done(summary))
+            Ok(AttemptOutcome::Done(Box::new(summary)))
         }
         JournalEnding::RolledBack { why, .. } => {
             // Nothing of it is left, so it is as if it had never begun; the seal is broken.

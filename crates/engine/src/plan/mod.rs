@@ -16,6 +16,7 @@ pub(crate) mod notes;
 mod replan;
 pub(crate) mod revise;
 pub(crate) mod rollback;
+pub(crate) mod shell;
 pub(crate) mod tool_policy;
 pub(crate) mod transition;
 mod trust;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use domain::{
-    CallNumber, CaptureOmissions, FileState, Hunk, Kind, LineTag, LinesChanged, NetChange, Plan, PlanId,
-    ProjectAlias, ProjectLink, RelPath, RootIndex, fold, hunks, lines_changed,
+    CallNumber, CaptureOmissions, DetectedRename, FileState, Hunk, Kind, LineTag, LinesChanged, NetChange,
+    Plan, PlanId, ProjectAlias, ProjectLink, RelPath, RootIndex, find_renames, fold, hunks, lines_changed,
 };
 use sandbox::capture::UNKNOWN_CONTENT;
 use store::PlanStoreError;
@@ -53,6 +53,8 @@ pub struct FileDiff {
     pub address: String,
     /// The short name of its project.
     pub alias: String,
+    /// True if the plan has several projects.
+    pub is_of_several: bool,
     /// The content before; `None` if there was no file, if it is no text, or if it is not stored.
     pub before: Option<Vec<u8>>,
     /// The content after; none as `before`.
@@ -174,6 +176,12 @@ impl Engine {
         self.inner.file_diff(change, aliases)
     }
 
+    /// The renames among these changes. It blocks while it reads.
+    pub fn find_renames(&self, changes: &[NetChange]) -> Vec<DetectedRename> {
+        let stored = StoreContents(self.inner.store.as_ref());
+        find_renames(changes, |hash| stored.read(hash).ok())
+    }
+
     /// Lines added and removed by these changes.
     pub(crate) fn count_lines(&self, net: &[NetChange]) -> (u64, u64) {
         let mut sum = LinesChanged::default();
@@ -200,6 +208,7 @@ impl EngineInner {
         FileDiff {
             address: domain::change_address(&change, aliases),
             alias: alias_of(aliases, change.root),
+            is_of_several: aliases.len() > 1,
             lines: lines_changed(&hunks),
             binary: change.before.is_some_and(is_binary) || change.after.is_some_and(is_binary),
             unread: UnreadContent::from_change(&change),

@@ -99,7 +99,7 @@ pub(crate) enum RunError {
 
 impl RunError {
     /// In one sentence.
-    fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         match self {
             Self::Cancelled => "the run was stopped".to_owned(),
             Self::Failed { message, .. } | Self::Reported(message) => message.clone(),

@@ -94,6 +94,7 @@ fn request(project: &Path) -> NewPlanRequest {
         show: None,
         allow_loopback: Vec::new(),
         scratch: Vec::new(),
+        toolchain_env: Vec::new(),
         time_limit_s: 3600,
         limits: Limits::default(),
         parallel: PARALLEL,

@@ -157,7 +157,8 @@ fn do_all(
     let here = projects.first().filter(|_| !is_inside).cloned();
     let place = (here.unwrap_or_else(|| invocation.here.clone()), projects);
     let (data_dir, env) = (invocation.global.data_dir.clone(), invocation.env.clone());
-    let global = Global { format: Some(Format::Json), color: ColorWhen::Never, data_dir, quiet: true };
+    let (color, no_pager) = (ColorWhen::Never, true);
+    let global = Global { format: Some(Format::Json), color, data_dir, quiet: true, no_pager };
     let thread = std::thread::Builder::new().name("calls".to_owned()).spawn(move || {
         let held = Arc::default();
         while let Some(PendingCall { asked, answer }) = waiting.blocking_recv() {

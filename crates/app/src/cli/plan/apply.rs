@@ -4,19 +4,22 @@
 //! 1. Nobody's files change without a yes: asked for at a terminal, given by `--yes`, or by enter in a
 //!    review.
 //! 2. Obstacles are reported before the user is asked.
-//! 3. What is advised to type again has all that was typed, so that a commit does not get lost on the way.
+//! 3. A dry run writes nothing and asks nothing.
+//! 4. What is advised to type again has all that was typed, so that a commit does not get lost on the way.
 
 use std::os::unix::ffi::OsStrExt;
 
-use domain::{ByteText, CommandLine, Plan, PlanEvent};
-use engine::{ApplyError, ApplyPreview, ApplyRequest, ApplySummary, CheckedTree, Engine, RecheckWhen};
+use domain::{ByteText, CommandLine, Plan, PlanEvent, PlanState, WorkState};
+use engine::{
+    ApplyError, ApplyPreview, ApplyRequest, ApplySummary, CheckedTree, ConflictMode, Engine, RecheckWhen,
+};
 use serde_json::{Value, json};
 use store::PlanFilter;
 use sync::Observed;
 
 use super::review::{PlanReview, ReviewDecision, ReviewFailure};
 use super::selection::PlanSelection;
-use super::{agreed, apply_batch, selection};
+use super::{agreed, apply_batch, dry_run, selection};
 use crate::cli::invocation::NamedPlan;
 use crate::cli::signals::StopSignals;
 use crate::cli::{Invocation, follow, forecast};
@@ -51,13 +54,19 @@ pub(in crate::cli) struct ApplyArgs {
     /// Do not fail if there is nothing to apply
     #[arg(long)]
     allow_empty: bool,
-    /// Commit the changes, and only them
+    /// Write lines that both you and the plan changed with markers around both versions, or refuse
+    #[arg(long, value_name = "HOW", value_enum, default_value = "refuse", conflicts_with_all = ["commit", "branch"])]
+    pub(super) conflicts: ConflictChoice,
+    /// Show what would be written, merged and in conflict, and write nothing
+    #[arg(long, conflicts_with = "interactive")]
+    pub(super) dry_run: bool,
+    /// Commit the changes, and only them; git hooks are not run
     #[arg(long)]
     pub(super) commit: bool,
     /// Commit the changes on a new branch, and do not change the files
     #[arg(long, value_name = "NAME")]
     pub(super) branch: Option<String>,
-    /// The commit message [default: the title of the plan]
+    /// The commit message [default: the title, the command and the id of the plan]
     #[arg(long, short, value_name = "TEXT")]
     pub(super) message: Option<String>,
     /// Write files with several names (hard links) in place, so that all names change
@@ -81,6 +90,24 @@ pub(in crate::cli) struct ApplyArgs {
     /// Do not ask for confirmation
     #[arg(long, short)]
     pub(super) yes: bool,
+}
+
+/// The treatment of lines that both changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(in crate::cli) enum ConflictChoice {
+    /// Nothing is written
+    Refuse,
+    /// Both versions are written, between markers
+    Markers,
+}
+
+impl ConflictChoice {
+    fn mode(self) -> ConflictMode {
+        match self {
+            ConflictChoice::Refuse => ConflictMode::Refuse,
+            ConflictChoice::Markers => ConflictMode::Markers,
+        }
+    }
 }
 
 impl ApplyArgs {
@@ -110,6 +137,7 @@ impl ApplyArgs {
             through_links: self.through_links,
             recheck: self.recheck_when(),
             unchecked: self.unchecked,
+            conflicts: self.conflicts.mode(),
             ..ApplyRequest::default()
         }
     }
@@ -130,6 +158,9 @@ impl ApplyArgs {
             values.iter().enumerate().filter(is_first).for_each(|(_, value)| words.extend([flag, value]));
         }
         words.extend(self.allow_empty.then_some("--allow-empty"));
+        if self.conflicts == ConflictChoice::Markers {
+            words.extend(["--conflicts", "markers"]);
+        }
         words.extend(self.commit.then_some("--commit"));
         words.extend(self.branch.iter().flat_map(|name| ["--branch", name]));
         words.extend(self.message.iter().flat_map(|text| ["--message", text]));
@@ -158,7 +189,7 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Comm
     let details = super::details(&engine, &plan).await?;
     let typed = args.retry_command(&plan.short);
     let is_unfinished = is_unfinished(&details);
-    if is_unfinished && !agreed_to_part(&args, &details, &plan, invocation)? {
+    if is_unfinished && !args.dry_run && !agreed_to_part(&args, &details, &plan, invocation)? {
         return Ok(not_applied(&plan));
     }
     let broken_off = details.owner_is_gone.then(|| render::failure::interrupted_error(&details, &plan.short));
@@ -167,7 +198,9 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Comm
         (other, _) => from_engine::apply(other, &plan.short).field("apply", &typed),
     };
     let recheck = args.recheck_when();
+    let is_dry_run = args.dry_run;
     let mut request = ApplyRequest {
+        conflicts: args.conflicts.mode(),
         only: args.only,
         reject: args.reject,
         take: args.take,
@@ -179,9 +212,22 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Comm
         unchecked: args.unchecked,
     };
     if args.commit || request.branch.is_some() || args.message.is_some() {
-        request.commit = Some(args.message.unwrap_or_else(|| details.plan.title.clone()));
+        // The engine writes a message where there is none.
+        request.commit = Some(args.message.unwrap_or_default());
     }
-    let stands = details.plan.is_applied();
+    if is_dry_run {
+        let is_ready =
+            matches!(details.plan.state, PlanState::Execute(WorkState::Complete) | PlanState::Apply(_));
+        if !is_ready && !is_unfinished {
+            return Err(refused(&ApplyError::NotReady { plan: plan.id, state: details.plan.state }));
+        }
+        let preview = engine.preview(plan.id, &request).await.map_err(|error| refused(&error))?;
+        return Ok(dry_run::report(&preview, &request, &plan, &typed));
+    }
+    // Of a plan that is applied in part, the rest is applied like a whole plan: after a question.
+    let adds =
+        !args.interactive && engine.adds_to_applied(&details.plan, &request).await.is_ok_and(|adds| adds);
+    let stands = details.plan.is_applied() && !adds;
     let (mut mets, mut linked, mut previewed) = (Vec::new(), Vec::new(), None);
     if !stands {
         if args.interactive {
@@ -251,7 +297,13 @@ pub(super) async fn run(args: ApplyArgs, invocation: &Invocation) -> Result<Comm
     data["forecast"] = render::forecast::to_json(&mets);
     data["linked"] = json!(linked);
     let word = if summary.already { "already applied" } else { "applied" };
-    let report = CommandReport::new(data, summary_line(&summary, &plan, &details.plan, word));
+    let mut report = CommandReport::new(data, summary_line(&summary, &plan, &details.plan, word));
+    if let Some(note) = hooks_note(&engine, &details.plan, &summary) {
+        report = report.note(note);
+    }
+    if let Some(failure) = marked_failure(&summary, &plan) {
+        report = report.failed(failure);
+    }
     let is_checked_alone = summary.checks.on == CheckedTree::NotCompared;
     Ok(if request.is_partial() && is_checked_alone {
         report.note(OutputNote::warning("a part of the plan was applied: the checks ran on the whole of it"))
@@ -267,6 +319,23 @@ fn unfinished_refusal(plan: domain::PlanId, preview: ApplyPreview) -> ApplyError
         true => ApplyError::Validation { plan, summary: validations },
         false => ApplyError::Conflicts { plan, conflicts, reasons: Vec::new() },
     }
+}
+
+/// Returns a note about the git hooks that a commit passed over; `None` if there are none.
+pub(super) fn hooks_note(engine: &Engine, plan: &Plan, summary: &ApplySummary) -> Option<OutputNote> {
+    summary.commit.as_ref().filter(|_| !summary.already)?;
+    let hooks: Vec<&str> = engine.commit_hooks(plan).into_iter().collect();
+    let message = format!("git hooks were not run for this commit: {}", hooks.join(", "));
+    (!hooks.is_empty()).then(|| OutputNote::warning(message))
+}
+
+/// Returns the failure of an apply that left markers; `None` if it left none.
+pub(super) fn marked_failure(summary: &ApplySummary, plan: &NamedPlan) -> Option<CommandError> {
+    let count = counted(summary.marked.len(), "file");
+    let message = format!("plan {} is applied, and {count} must be edited: conflict markers", plan.short);
+    let failure = CommandError::new(&codes::CONFLICT_MARKERS, message).plan(&plan.short);
+    let failure = summary.marked.iter().fold(failure, |failure, file| failure.line(file.clone()));
+    (!summary.marked.is_empty()).then_some(failure)
 }
 
 /// Returns whether the run of the plan failed or was stopped, and left changes.
@@ -319,7 +388,7 @@ fn may_ask(
     is_unfinished: bool,
     unchecked: bool,
 ) -> bool {
-    use domain::{ApplyState, PlanState, WorkState};
+    use domain::ApplyState;
     let is_ready = matches!(
         details.plan.state,
         PlanState::Execute(WorkState::Complete)
@@ -343,6 +412,9 @@ fn question(preview: &ApplyPreview, named: &NamedPlan, plan: &Plan, invocation: 
     );
     if !preview.merged.is_empty() {
         text.push_str(&format!(", {} merged with your edits", preview.merged.len()));
+    }
+    if !preview.marked.is_empty() {
+        text.push_str(&format!(", {} with conflict markers", preview.marked.len()));
     }
     if preview.validations.verdict == "none" {
         text.push_str(", no validations");
@@ -412,10 +484,10 @@ pub(in crate::cli) fn summary_json(summary: &ApplySummary, plan: &NamedPlan) -> 
     json!({
         "plan": plan.id, "apply": summary.apply, "applied": true, "already": summary.already, "files": summary.files,
         "insertions": summary.insertions, "deletions": summary.deletions, "merged": summary.merged,
-        "replaced": summary.replaced, "left_out": summary.left_out,
+        "replaced": summary.replaced, "marked": summary.marked, "left_commit": summary.left_commit, "left_out": summary.left_out,
         "validations": { "passed": summary.validations.0, "required": summary.validations.1 },
         "checks_at_apply": summary.checks,
-        "commit": summary.commit, "undo_until": stamp(summary.undo_until),
+        "commit": summary.commit, "branch": summary.branch, "undo_until": stamp(summary.undo_until),
     })
 }
 
@@ -438,7 +510,8 @@ pub(in crate::cli) fn summary_line(
 ) -> String {
     let id = &named.short;
     let mut text = format!(
-        "{word} {id} to {}: {} (+{} -{})",
+        "{word} {id} to {}{}: {} (+{} -{})",
+        summary.branch.as_ref().map(|branch| format!("branch {branch} of ")).unwrap_or_default(),
         render::plan::projects_words(plan),
         counted(summary.files, "file"),
         summary.insertions,
@@ -446,6 +519,9 @@ pub(in crate::cli) fn summary_line(
     );
     if !summary.merged.is_empty() {
         text.push_str(&format!(", {} merged with your edits", summary.merged.len()));
+    }
+    if !summary.marked.is_empty() {
+        text.push_str(&format!(", conflict markers in: {}", summary.marked.join(", ")));
     }
     if !summary.replaced.is_empty() {
         text.push_str(&format!(", replaced: {}", summary.replaced.join(", ")));
@@ -467,6 +543,9 @@ pub(in crate::cli) fn summary_line(
     }
     if let Some(commit) = &summary.commit {
         text.push_str(&format!(", commit {}", commit.get(..12).unwrap_or(commit)));
+    }
+    if summary.branch.is_some() {
+        text.push_str(", your files are as they were");
     }
     format!("{text}; {}\n", render::next_steps::after_apply(id))
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use sync::Observed;
 
 use super::agreed;
-use super::apply::{ApplyArgs, summary_json, summary_line};
+use super::apply::{ApplyArgs, hooks_note, marked_failure, summary_json, summary_line};
 use crate::cli::invocation::NamedPlan;
 use crate::cli::{Invocation, follow};
 use crate::errors::{CommandError, codes, from_engine, hints};
@@ -78,11 +78,11 @@ pub(super) async fn run(
         return Ok(CommandReport::new(data, "nothing was applied\n"));
     }
     let (mut text, mut rows, mut failures) = (String::new(), skipped_json(&skipped), Vec::new());
-    let many = ready.len();
+    let (many, mut notes) = (ready.len(), Vec::new());
     for ReadyPlan { plan, details } in ready {
         let mut request = request.clone();
         if args.commit {
-            request.commit = Some(details.plan.title.clone());
+            request.commit = Some(String::new());
         }
         let (id, wanted) = (plan.id, &request);
         let apply = |stop: Observed| async move { engine.apply_unless(id, wanted, None, &stop).await };
@@ -91,6 +91,8 @@ pub(super) async fn run(
                 let word = if summary.already { "already applied" } else { "applied" };
                 text.push_str(&summary_line(&summary, &plan, &details.plan, word));
                 rows.push(summary_json(&summary, &plan));
+                notes.extend(hooks_note(engine, &details.plan, &summary));
+                failures.extend(marked_failure(&summary, &plan));
             }
             Err(error) => {
                 let failure = from_engine::apply(&error, &plan.short);
@@ -109,7 +111,8 @@ pub(super) async fn run(
     let applied = rows.iter().filter(|row| row["applied"] == true).count();
     text.push_str(&format!("{applied} of {} applied{}\n", counted(many, "plan"), skipped_words(&skipped)));
     let data = json!({ "plans": rows, "applied": applied, "skipped": skipped.len() });
-    let report = CommandReport::new(data, text);
+    notes.dedup();
+    let report = notes.into_iter().fold(CommandReport::new(data, text), CommandReport::note);
     Ok(match failures.into_iter().next() {
         Some(failure) => report.failed(failure),
         None => report,
@@ -179,6 +182,7 @@ impl ApplyArgs {
             ("--branch", self.branch.is_some()),
             ("--message", self.message.is_some()),
             ("--interactive", self.interactive),
+            ("--dry-run", self.dry_run),
             ("--partial", self.partial),
         ];
         match chosen.iter().find(|(_, is_given)| *is_given) {

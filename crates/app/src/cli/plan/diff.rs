@@ -5,10 +5,12 @@
 //! Files are read, compared and written one after the other, except as YAML: how many there are does not
 //! matter.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use domain::{CallNumber, NetChange, Redactor, RelPath, change_address};
+use domain::{CallNumber, DetectedRename, NetChange, Redactor, RelPath, change_address};
 use engine::{ApplyRequest, ChangedFiles, DiffRange, DiffRequest, Engine, FileDiff};
 use serde_json::{Value, json};
 
@@ -20,7 +22,7 @@ use crate::output::{
     BodyForm, CommandReport, Format, OutputNote, OutputStyle, StreamedBody, escape_control_bytes,
 };
 use crate::render;
-use crate::render::diff::{DiffSum, ShownDiff};
+use crate::render::diff::{DiffSum, RenameOtherEnd, ShownDiff};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct DiffArgs {
@@ -80,6 +82,13 @@ pub(super) async fn run(args: DiffArgs, invocation: &Invocation) -> Result<Comma
     let mut found = changed_files(DiffRange::Whole).await?;
     let linked = engine.linked(&found.plan, &found.changes);
     let range = args.range(found.plan.attempt, &plan.short)?;
+    if let Some(call) = args.call {
+        let details = super::details(&engine, &plan).await?;
+        if !details.calls.iter().any(|known| known.no.0 == call) {
+            let message = format!("plan {} made no call {call}", plan.short);
+            return Err(CommandError::new(&codes::CALL_NOT_FOUND, message).plan(&plan.short));
+        }
+    }
     if range != DiffRange::Whole {
         found = changed_files(range).await?;
     }
@@ -117,7 +126,8 @@ pub(super) async fn run(args: DiffArgs, invocation: &Invocation) -> Result<Comma
     };
     let notes = render::diff::linked_warning(&linked, false).into_iter().chain(left_out);
     let notes: Vec<OutputNote> = notes.map(OutputNote::warning).collect();
-    let diff = StreamedDiff { engine, found, reveal: args.reveal, form, style, forecast, linked };
+    let renames = renames_by_end(&engine, &found);
+    let diff = StreamedDiff { engine, found, renames, reveal: args.reveal, form, style, forecast, linked };
     let report = CommandReport::streamed(StreamedBody::new(move |body, out| diff.write(body, out)));
     let report = notes.into_iter().fold(report, CommandReport::note);
     // In addition to the answer: a patch is read by programs too.
@@ -168,6 +178,8 @@ enum TextForm {
 struct StreamedDiff {
     engine: Engine,
     found: ChangedFiles,
+    /// The renames among its changes, by the index of each of their ends.
+    renames: BTreeMap<usize, DetectedRename>,
     reveal: bool,
     form: TextForm,
     style: OutputStyle,
@@ -195,13 +207,17 @@ impl StreamedDiff {
     fn write_text(&self, out: &mut dyn Write) -> io::Result<DiffSum> {
         let ChangedFiles { changes, not_captured, aliases, .. } = &self.found;
         let style = &self.style;
+        let shown: Vec<(usize, Cow<'_, NetChange>, Option<u8>)> =
+            (0..changes.len()).filter_map(|at| self.shown_change(at)).collect();
         let width = match self.form {
-            TextForm::Stat => render::diff::stat_width(
-                changes.iter().map(|change| (change, change_address(change, aliases))),
-            ),
+            TextForm::Stat => {
+                let labels = shown.iter().map(|(_, change, _)| (&**change, change_address(change, aliases)));
+                render::diff::stat_width(labels)
+            }
             TextForm::Names | TextForm::Page | TextForm::Patch => 0,
         };
-        let sum = self.each(|file| match self.form {
+        let shown = shown.into_iter().map(|(at, change, similarity)| (at, change.into_owned(), similarity));
+        let sum = self.each(shown, |_, file| match self.form {
             TextForm::Names => out.write_all(render::diff::name_of(file).as_bytes()),
             TextForm::Stat => out.write_all(render::diff::stat_of(file, width, style).as_bytes()),
             TextForm::Page => out.write_all(render::diff::page_of(file, style).as_bytes()),
@@ -210,8 +226,11 @@ impl StreamedDiff {
         match self.form {
             TextForm::Stat | TextForm::Page => {
                 out.write_all(sum.line().as_bytes())?;
-                let left_out = render::diff::left_out_line(not_captured).into_bytes();
-                out.write_all(&self.engine.secret_filter().text(left_out))?;
+                let mut left_out = render::diff::left_out_line(not_captured);
+                if self.form == TextForm::Stat {
+                    left_out.push_str(&render::diff::left_out_files(not_captured));
+                }
+                out.write_all(&self.engine.secret_filter().text(left_out.into_bytes()))?;
             }
             TextForm::Names | TextForm::Patch => {}
         }
@@ -222,11 +241,17 @@ impl StreamedDiff {
     fn write_data(&self, out: &mut dyn Write) -> io::Result<DiffSum> {
         let mut separator = "";
         out.write_all(b"{\"files\":[")?;
-        let sum = self.each(|file| {
+        let changes = self.found.changes.iter().enumerate();
+        let mut sum = self.each(changes.map(|(at, change)| (at, change.clone(), None)), |at, file| {
             out.write_all(separator.as_bytes())?;
             separator = ",";
-            Ok(serde_json::to_writer(&mut *out, &render::diff::file_json(file))?)
+            let mut value = render::diff::file_json(file);
+            if let Some(other) = self.other_end(at) {
+                value["rename"] = self.engine.secret_filter().value(other.to_json());
+            }
+            Ok(serde_json::to_writer(&mut *out, &value)?)
         })?;
+        sum.renames += self.renames.len() / 2;
         let filter = self.engine.secret_filter();
         out.write_all(b"],\"forecast\":")?;
         serde_json::to_writer(&mut *out, &filter.value(self.forecast.clone()))?;
@@ -241,23 +266,59 @@ impl StreamedDiff {
         Ok(sum)
     }
 
+    /// The change with this index as text shows it, with its similarity if it is a rename; `None` if it is
+    /// shown with another one.
+    fn shown_change(&self, at: usize) -> Option<(usize, Cow<'_, NetChange>, Option<u8>)> {
+        // A list of names has both ends of a rename.
+        let rename = self.renames.get(&at).filter(|_| self.form != TextForm::Names);
+        let (change, similarity) = match rename {
+            Some(rename) if rename.from == at => return None,
+            Some(rename) => (Cow::Owned(rename.as_change(&self.found.changes)?), Some(rename.similarity)),
+            None => (Cow::Borrowed(self.found.changes.get(at)?), None),
+        };
+        Some((at, change, similarity))
+    }
+
+    /// The other end of the rename that the change with this index is an end of.
+    fn other_end(&self, at: usize) -> Option<RenameOtherEnd> {
+        let rename = self.renames.get(&at)?;
+        let is_source = rename.from == at;
+        let other = self.found.changes.get(if is_source { rename.to } else { rename.from })?;
+        let address = change_address(other, &self.found.aliases);
+        Some(RenameOtherEnd { is_source, address, similarity: rename.similarity })
+    }
+
     /// Calls `write` with each file, ready to be shown.
-    fn each(&self, mut write: impl FnMut(&ShownDiff<'_>) -> io::Result<()>) -> io::Result<DiffSum> {
+    fn each(
+        &self,
+        changes: impl Iterator<Item = (usize, NetChange, Option<u8>)>,
+        mut write: impl FnMut(usize, &ShownDiff<'_>) -> io::Result<()>,
+    ) -> io::Result<DiffSum> {
         let redactor = self.engine.redactor();
         let redact = |path: &RelPath, content: &[u8]| match &redactor {
             Some(redactor) => redactor.redact_file(path, content).into_owned(),
             None => Vec::new(),
         };
         let mut sum = DiffSum::default();
-        for change in &self.found.changes {
-            let file = self.engine.file_diff(change.clone(), &self.found.aliases);
+        for (at, change, similarity) in changes {
+            let file = self.engine.file_diff(change, &self.found.aliases);
             let shown =
                 if self.reveal { ShownDiff::revealed(&file) } else { ShownDiff::redacted(&file, &redact) };
-            write(&shown)?;
+            let shown = match similarity {
+                Some(percent) => shown.as_rename(percent),
+                None => shown,
+            };
+            write(at, &shown)?;
             sum.add(&shown);
         }
         Ok(sum)
     }
+}
+
+/// The renames among the changes, by the index of each of their ends.
+fn renames_by_end(engine: &Engine, found: &ChangedFiles) -> BTreeMap<usize, DetectedRename> {
+    let renames = engine.find_renames(&found.changes);
+    renames.into_iter().flat_map(|rename| [(rename.from, rename), (rename.to, rename)]).collect()
 }
 
 /// All that a plan changed, as a person reads it after a run.
@@ -266,15 +327,21 @@ pub(in crate::cli) async fn whole(
     plan: &NamedPlan,
     invocation: &Invocation,
 ) -> Result<Vec<u8>, CommandError> {
-    let found = engine.diff(plan.id, &DiffRequest::default()).await;
+    redactor(engine)?;
+    let found = engine.changed_files(plan.id, &DiffRequest::default()).await;
     let found = found.map_err(|error| from_engine::plan(&error, &plan.short))?;
-    let files: Vec<&FileDiff> = found.files.iter().collect();
-    let files = shown_diffs(&files, false, engine)?;
-    let style = &invocation.style;
-    Ok(match style.format {
-        Format::Rich => render::diff::page(&files, &found.not_captured, style).into_bytes(),
-        Format::Plain | Format::Json | Format::Yaml => render::diff::patch(&files),
-    })
+    let style = invocation.style;
+    let form = match style.format {
+        Format::Rich => TextForm::Page,
+        Format::Plain | Format::Json | Format::Yaml => TextForm::Patch,
+    };
+    let (engine, renames) = (engine.clone(), renames_by_end(engine, &found));
+    let (forecast, linked) = (Value::Null, Vec::new());
+    let diff = StreamedDiff { engine, found, renames, reveal: false, form, style, forecast, linked };
+    let mut text = Vec::new();
+    let written = diff.write_text(&mut text);
+    written.map_err(|error| CommandError::new(&codes::IO_FAILED, error.to_string()))?;
+    Ok(text)
 }
 
 /// Returns true if a word is rather a path than a plan.
@@ -282,8 +349,11 @@ fn is_path(word: &str, invocation: &Invocation) -> bool {
     word != LAST && (word.contains('/') || invocation.here.join(word).exists())
 }
 
-/// Returns true if `path` is the file itself or a directory that contains it.
+/// Returns true if `path` is the file itself, a directory that contains it, or its project (`shop:`).
 fn is_below(address: &str, path: &str) -> bool {
+    if path.ends_with(':') && address.starts_with(path) {
+        return true;
+    }
     let path = path.trim_end_matches('/');
     let path = path.strip_prefix("./").unwrap_or(path);
     address == path || address.strip_prefix(path).is_some_and(|rest| rest.starts_with('/')) || path == "."
@@ -347,6 +417,9 @@ mod tests {
             ("src/a.rs", ".", true),
             ("src2/a.rs", "src", false),
             ("src/a.rs", "a.rs", false),
+            ("shop:src/a.rs", "shop:", true),
+            ("shop:src/a.rs", "shop:src", true),
+            ("shop:src/a.rs", "hop:", false),
         ] {
             assert_eq!(is_below(address, path), is, "{address} {path}");
         }

@@ -6,20 +6,24 @@ mod artifacts;
 pub(crate) mod cancel;
 pub(crate) mod diff;
 mod discard;
+mod dry_run;
 mod editor;
 pub(super) mod errors;
 mod execute;
 mod explain;
 mod gc;
 pub(super) mod list;
+pub(super) mod log;
 pub(super) mod logs;
 mod note;
 mod prompt;
+pub(super) mod redo;
 mod resume;
 pub(crate) mod review;
 pub(super) mod revise;
 mod rollback;
 pub(super) mod selection;
+mod shell;
 pub(super) mod status;
 mod tree;
 pub(super) mod undo;
@@ -72,6 +76,10 @@ pub(super) enum PlanCommand {
     Apply(apply::ApplyArgs),
     /// Undo an applied plan
     Undo(undo::UndoArgs),
+    /// Apply a plan again that was undone, with the same choice
+    Redo(redo::RedoArgs),
+    /// Open a shell in the sandbox of a finished plan, or run a command there by hand
+    Shell(shell::ShellArgs),
     /// Stop a plan for good
     Cancel(cancel::CancelArgs),
     /// Throw plans away, with the changes that they left
@@ -105,6 +113,8 @@ impl PlanCommand {
             PlanCommand::Artifacts(_) => "plan artifacts",
             PlanCommand::Apply(_) => "plan apply",
             PlanCommand::Undo(_) => "plan undo",
+            PlanCommand::Redo(_) => "plan redo",
+            PlanCommand::Shell(_) => "plan shell",
             PlanCommand::Cancel(_) => "plan cancel",
             PlanCommand::Discard(_) => "plan discard",
             PlanCommand::Resume(_) => "plan resume",
@@ -134,6 +144,8 @@ pub(super) fn dispatch(command: PlanCommand, invocation: &Invocation) -> Result<
         PlanCommand::Artifacts(args) => alone(artifacts::run(args, invocation)),
         PlanCommand::Apply(args) => alone(apply::run(args, invocation)),
         PlanCommand::Undo(args) => alone(undo::run(args, invocation)),
+        PlanCommand::Redo(args) => alone(redo::run(args, invocation)),
+        PlanCommand::Shell(args) => alone(shell::run(args, invocation)),
         PlanCommand::Cancel(args) => alone(cancel::run(args, invocation)),
         PlanCommand::Discard(args) => alone(discard::run(args, invocation)),
         PlanCommand::Resume(args) => alone(resume::run(args, invocation)),

@@ -6,7 +6,7 @@ use sync::Observed;
 use super::agreed;
 use crate::cli::{Invocation, follow};
 use crate::errors::{CommandError, from_engine};
-use crate::output::CommandReport;
+use crate::output::{CommandReport, OutputNote};
 use crate::render;
 use crate::render::diff::counted;
 
@@ -49,12 +49,20 @@ pub(super) async fn run(args: UndoArgs, invocation: &Invocation) -> Result<Comma
     };
     let id = &plan.short;
     let files = counted(summary.files, "file");
-    Ok(CommandReport::new(
-        data,
-        format!(
-            "undone {id} in {}: {files}{merged}; {}\n",
-            render::plan::projects_words(&details.plan),
-            render::next_steps::after_undo(id)
-        ),
-    ))
+    let projects = render::plan::projects_words(&details.plan);
+    let what = match &summary.branch {
+        Some(branch) => format!("deleted branch {branch} of {projects} ({files})"),
+        None => format!("in {projects}: {files}{merged}"),
+    };
+    let next = render::next_steps::after_undo(id);
+    let report = CommandReport::new(data, format!("undone {id} {what}; {next}\n"));
+    Ok(match &summary.left_commit {
+        None => report,
+        Some(commit) => {
+            let commit = commit.get(..12).unwrap_or(commit);
+            report.note(OutputNote::warning(format!(
+                "commit {commit} stays in the history, because other commits follow it: your files are undone and not committed; commit them, or run `git revert {commit}` after `git restore .`"
+            )))
+        }
+    })
 }

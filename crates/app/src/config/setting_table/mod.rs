@@ -92,6 +92,7 @@ pub enum SettingKey {
     IsolationAllowLoopback,
     IsolationHide,
     IsolationIoUring,
+    IsolationPassEnv,
     IsolationScratch,
     IsolationShow,
     IsolationUnixSockets,
@@ -108,6 +109,7 @@ pub enum SettingKey {
     ModelDefault,
     NotifyBell,
     NotifyCommand,
+    OutputPager,
     PathsProtected,
     PlanConcurrency,
     PolicyDenyTools,
@@ -169,7 +171,7 @@ pub fn entry_named(name: &str) -> Option<&'static SettingEntry> {
 }
 
 /// All settings, by name.
-pub static ENTRIES: [SettingEntry; 83] = joined([&BEFORE_CONTEXT, &CONTEXT, &AFTER_CONTEXT]);
+pub static ENTRIES: [SettingEntry; 85] = joined([&BEFORE_CONTEXT, &CONTEXT, &AFTER_CONTEXT]);
 
 /// The parts of the table as one.
 const fn joined<const ALL: usize>(parts: [&[SettingEntry]; 3]) -> [SettingEntry; ALL] {
@@ -285,7 +287,7 @@ const BEFORE_CONTEXT: [SettingEntry; 12] = [
     },
 ];
 
-const AFTER_CONTEXT: [SettingEntry; 35] = [
+const AFTER_CONTEXT: [SettingEntry; 37] = [
     SettingEntry {
         key: SettingKey::Invariants,
         name: "invariants",
@@ -317,6 +319,14 @@ const AFTER_CONTEXT: [SettingEntry; 35] = [
         default: "refuse",
         scope: SettingScope::User,
         doc: "whether commands of a plan may use io_uring, as with `--io-uring`",
+    },
+    SettingEntry {
+        key: SettingKey::IsolationPassEnv,
+        name: "isolation.pass_env",
+        shape: ValueShape::Words,
+        default: "@toolchains",
+        scope: SettingScope::User,
+        doc: "variables that commands of a plan get from your environment: @toolchains is the built-in list, like CARGO_HOME",
     },
     SettingEntry {
         key: SettingKey::IsolationScratch,
@@ -445,6 +455,14 @@ const AFTER_CONTEXT: [SettingEntry; 35] = [
         default: "",
         scope: SettingScope::User,
         doc: "the command that a worker runs when a plan needs you, with the message as its last argument: notify-send; a worker reads it when it starts",
+    },
+    SettingEntry {
+        key: SettingKey::OutputPager,
+        name: "output.pager",
+        shape: ValueShape::Words,
+        default: "",
+        scope: SettingScope::User,
+        doc: "the command that shows long answers at a terminal; nothing: $PAGER, else `less -FRX`; off: none",
     },
     SettingEntry {
         key: SettingKey::PathsProtected,

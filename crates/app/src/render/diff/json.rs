@@ -1,7 +1,8 @@
 //! A plan's changes as programs read them.
 //!
 //! # Invariants
-//! 1. A name that is not UTF-8 is given exactly, in addition to the form for people.
+//! 1. Each recorded change is a file of its own: a rename that was found is a field of both its ends.
+//! 2. A name that is not UTF-8 is given exactly, in addition to the form for people.
 
 use domain::{Base, CaptureOmissions, ChangeOp, FileState, Hunk, HunkAddress, LineTag, RelPath};
 use engine::{FileDiff, UnreadContent};
@@ -13,7 +14,7 @@ use super::{DiffSum, ShownDiff, kind_word};
 pub fn summary_json(sum: &DiffSum, not_captured: &CaptureOmissions) -> Value {
     json!({
         "files": sum.files, "insertions": sum.insertions, "deletions": sum.deletions, "not_captured": not_captured,
-        "redacted": !sum.redacted.is_empty(),
+        "renames": sum.renames, "redacted": !sum.redacted.is_empty(),
     })
 }
 
@@ -41,13 +42,33 @@ pub fn file_json(shown: &ShownDiff<'_>) -> Value {
         "unread": match file.unread { UnreadContent::Nothing => None, UnreadContent::Base => Some("before"), UnreadContent::Content => Some("after") },
         "insertions": file.lines.insertions, "deletions": file.lines.deletions,
         "base": match change.base { Base::Known => "known", Base::Moved => "moved" },
-        "calls": change.calls, "redacted": shown.is_redacted,
+        "calls": change.calls, "redacted": shown.is_redacted, "rename": null,
         "hunks": shown.hunks.iter().map(|hunk| hunk_json(file, hunk)).collect::<Vec<_>>(),
     });
     if std::str::from_utf8(change.path.as_bytes()).is_err() {
         value["path_b64"] = base64(change.path.as_bytes()).into();
     }
     value
+}
+
+/// The end of a rename that a file is, and the address of the other end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RenameOtherEnd {
+    /// True if the file is the old one.
+    pub is_source: bool,
+    /// The address of the other end.
+    pub address: String,
+    /// The share of the content that is the same, in percent.
+    pub similarity: u8,
+}
+
+impl RenameOtherEnd {
+    /// For programs.
+    pub fn to_json(&self) -> Value {
+        let (from, to) =
+            if self.is_source { (None, Some(&self.address)) } else { (Some(&self.address), None) };
+        json!({ "from": from, "to": to, "similarity": self.similarity })
+    }
 }
 
 fn op_word(file: &FileDiff) -> &'static str {

@@ -6,7 +6,11 @@
 //! 2. A hunk has the same address whether secrets are shown or not, unless the name of its file is one.
 //! 3. A note says that a file that changed in the user's tree while the plan ran is compared with the user's.
 //!    The content that the plan had found is unknown.
-//! 4. Only the plain form holds bytes of files as they are; what a terminal shows has its control characters
+//! 4. A rename that was found among deletions and additions is shown as one file. It is chosen by the two
+//!    files that were recorded, so its hunks have no addresses.
+//! 5. A patch of a plan with several projects has the project's name as the first directory of each path.
+//!    `git apply -p2` takes it away, and no other project has such a file.
+//! 6. Only the plain form holds bytes of files as they are; what a terminal shows has its control characters
 //!    escaped.
 //!
 //! # Not here
@@ -19,7 +23,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use domain::{
     Base, CaptureOmissions, ChangeChoice, FileState, Hunk, HunkAddress, HunkLine, HunkPart, Kind, LineTag,
-    NetChange, OmissionKind, RelPath, TEXT_BYTES_MAX, selectable_lines, unified_from,
+    NetChange, OmissionKind, PatchOptions, RelPath, TEXT_BYTES_MAX, selectable_lines, unified_with,
 };
 use engine::{FileDiff, UnreadContent};
 
@@ -28,7 +32,7 @@ use crate::tui::review::{ReviewFile, ReviewHunk, ReviewLine};
 
 #[cfg(test)]
 pub use json::to_json;
-pub use json::{file_json, summary_json};
+pub use json::{RenameOtherEnd, file_json, summary_json};
 
 /// The placeholder for lines of which not even the length may be shown.
 const WITHHELD: &[u8] = b"[REDACTED]\n";
@@ -37,6 +41,8 @@ const UNAPPLIABLE: &[u8] = b"@@ redacted: see it with --reveal @@\n";
 
 /// Said of a file that changed in the user's tree meanwhile, where there is little place.
 const MOVED: &str = "  (changed in your tree while the plan ran)";
+/// The place for the numbers of a few hunks behind a name: `#1-9`.
+const HUNK_NUMBERS_WIDTH: usize = 4;
 /// Replaces a name that cannot be shown at all.
 const WITHHELD_NAME: &str = "[REDACTED]";
 
@@ -51,25 +57,35 @@ pub struct ShownDiff<'a> {
     address: &'a str,
     hunks: Cow<'a, [Hunk]>,
     is_redacted: bool,
+    /// The similarity of both ends in percent, if it is a rename that was found and not recorded.
+    similarity: Option<u8>,
 }
 
 impl<'a> ShownDiff<'a> {
+    /// The same as a rename that was found among a deletion and an addition.
+    pub fn as_rename(self, similarity: u8) -> Self {
+        Self { similarity: Some(similarity), ..self }
+    }
+
     /// The change with its secrets.
     pub fn revealed(file: &'a FileDiff) -> Self {
         let hunks = Cow::Borrowed(&file.hunks[..]);
-        Self { file: Cow::Borrowed(file), address: &file.address, hunks, is_redacted: false }
+        let address = &file.address;
+        Self { file: Cow::Borrowed(file), address, hunks, is_redacted: false, similarity: None }
     }
 
     /// The change without its secrets.
     pub fn redacted(file: &'a FileDiff, redact: &Redact<'_>) -> Self {
         let (path, address) = (&file.change.path, file.address.as_str());
         let named = without_secret_names(file, redact);
+        let from = file.change.from.as_ref().unwrap_or(path);
         let (before, after) =
-            (VisibleLines::new(&file.before, path, redact), VisibleLines::new(&file.after, path, redact));
+            (VisibleLines::new(&file.before, from, redact), VisibleLines::new(&file.after, path, redact));
         if before.is_clear() && after.is_clear() {
             let is_redacted = named.is_some();
             let shown = named.map_or(Cow::Borrowed(file), Cow::Owned);
-            return Self { file: shown, address, hunks: Cow::Borrowed(&file.hunks), is_redacted };
+            let hunks = Cow::Borrowed(&file.hunks[..]);
+            return Self { file: shown, address, hunks, is_redacted, similarity: None };
         }
         let mut hunks = file.hunks.clone();
         let mut is_redacted = named.is_some();
@@ -84,7 +100,7 @@ impl<'a> ShownDiff<'a> {
             }
         }
         let shown = named.map_or(Cow::Borrowed(file), Cow::Owned);
-        Self { file: shown, address, hunks: Cow::Owned(hunks), is_redacted }
+        Self { file: shown, address, hunks: Cow::Owned(hunks), is_redacted, similarity: None }
     }
 }
 
@@ -143,14 +159,12 @@ fn hidden(line: &[u8], path: &RelPath, redact: &Redact<'_>) -> Vec<u8> {
     marked
 }
 
-/// The patch of all files. With several projects their names are the first part of each path.
-pub fn patch(files: &[ShownDiff<'_>]) -> Vec<u8> {
-    files.iter().flat_map(patch_of).collect()
-}
-
 /// The patch of one file.
 pub fn patch_of(file: &ShownDiff<'_>) -> Vec<u8> {
-    let part = said_unread(unified_from(&file.file.change, &file.hunks), &file.file);
+    let shown = &*file.file;
+    let directory = shown.is_of_several.then_some(shown.alias.as_str());
+    let options = PatchOptions { directory, similarity: file.similarity };
+    let part = said_unread(unified_with(&shown.change, &file.hunks, &options), shown);
     let part = if file.is_redacted { unappliable(&part) } else { part };
     match moved_words(&file.file) {
         // Git passes over what is before the head of a file.
@@ -213,7 +227,8 @@ pub fn name_of(file: &ShownDiff<'_>) -> String {
     format!("{}\n", file.file.address)
 }
 
-/// A line for one file, its name in a column of this width.
+/// A line for one file, its address in a column of this width. With several hunks, their numbers follow it:
+/// `src/lib.rs#1-3`, as `--only`, `--reject` and `--take` read it.
 pub fn stat_of(file: &ShownDiff<'_>, width: usize, style: &OutputStyle) -> String {
     let lines = match unread_words(&file.file) {
         Some(words) => words.to_owned(),
@@ -221,7 +236,13 @@ pub fn stat_of(file: &ShownDiff<'_>, width: usize, style: &OutputStyle) -> Strin
         None => counts(&file.file, style.paint),
     };
     let moved = if is_moved(&file.file) { MOVED } else { "" };
-    format!("{}  {:width$}  {lines}{moved}\n", letter(&file.file), label(&file.file))
+    let similar = file.similarity.map(|percent| format!("  ({percent}% the same)")).unwrap_or_default();
+    let numbers = match file.hunks.last() {
+        Some(last) if last.number > 1 && file.similarity.is_none() => format!("#1-{}", last.number),
+        Some(_) | None => String::new(),
+    };
+    let name = format!("{}{numbers}", label(&file.file));
+    format!("{}  {name:width$}  {lines}{similar}{moved}\n", letter(&file.file))
 }
 
 /// Returns the reason why a file is shown without lines.
@@ -233,7 +254,12 @@ fn without_lines(file: &FileDiff) -> &'static str {
 
 /// Returns the width of the column of names.
 pub fn stat_width<'a>(changes: impl Iterator<Item = (&'a NetChange, String)>) -> usize {
-    changes.map(|(change, address)| label_of(change, &address).chars().count()).max().unwrap_or(0)
+    let width = |change: &NetChange, address: &str| {
+        let has_lines = |state: Option<FileState>| state.is_some_and(|state| state.text);
+        let may_have_hunks = has_lines(change.before) && has_lines(change.after);
+        label_of(change, address).chars().count() + if may_have_hunks { HUNK_NUMBERS_WIDTH } else { 0 }
+    };
+    changes.map(|(change, address)| width(change, &address)).max().unwrap_or(0)
 }
 
 fn label(file: &FileDiff) -> String {
@@ -261,12 +287,15 @@ pub struct DiffSum {
     pub insertions: u64,
     /// Lines removed.
     pub deletions: u64,
+    /// The number of renames among the files.
+    pub renames: usize,
     /// The files that secrets were taken out of.
     pub redacted: Vec<String>,
 }
 
 impl DiffSum {
     /// Returns the sum of these files.
+    #[cfg(test)]
     pub fn new(files: &[ShownDiff<'_>]) -> Self {
         let mut sum = Self::default();
         files.iter().for_each(|file| sum.add(file));
@@ -276,6 +305,7 @@ impl DiffSum {
     /// Adds a file.
     pub fn add(&mut self, file: &ShownDiff<'_>) {
         self.files += 1;
+        self.renames += usize::from(file.file.change.from.is_some());
         self.insertions += file.file.lines.insertions;
         self.deletions += file.file.lines.deletions;
         self.redacted.extend(file.is_redacted.then(|| file.file.address.clone()));
@@ -283,7 +313,8 @@ impl DiffSum {
 
     /// On one line.
     pub fn line(&self) -> String {
-        format!("{}  +{} -{}\n", counted(self.files, "file"), self.insertions, self.deletions)
+        let renamed = if self.renames > 0 { format!("  ({} renamed)", self.renames) } else { String::new() };
+        format!("{}  +{} -{}{renamed}\n", counted(self.files, "file"), self.insertions, self.deletions)
     }
 }
 
@@ -311,6 +342,26 @@ pub fn left_out_line(not_captured: &CaptureOmissions) -> String {
     text
 }
 
+/// Returns the files that capture left out whole, a line for each kind, with some by name.
+pub fn left_out_files(not_captured: &CaptureOmissions) -> String {
+    let kinds = [
+        (OmissionKind::Scratch, not_captured.scratch, "scratch"),
+        (OmissionKind::Protected, not_captured.protected, "protected"),
+        (OmissionKind::Special, not_captured.special, "special"),
+    ];
+    let mut text = String::new();
+    for (kind, count, word) in kinds {
+        let named = not_captured.named.iter().filter(|part| part.kind == kind);
+        let names: Vec<String> = named.map(|part| escape_control_bytes(part.path.as_bytes())).collect();
+        let more = usize::try_from(count).unwrap_or(usize::MAX).saturating_sub(names.len());
+        let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+        if !names.is_empty() {
+            text.push_str(&format!("  {word}: {}{rest}\n", names.join(", ")));
+        }
+    }
+    text
+}
+
 /// Returns the parts that capture left out of captured files, a line for each kind, with some by name.
 pub fn left_out_parts(not_captured: &CaptureOmissions) -> Vec<String> {
     let kinds = [
@@ -330,7 +381,10 @@ pub fn left_out_parts(not_captured: &CaptureOmissions) -> Vec<String> {
                     OmissionKind::SetId => format!("{path} (was {what})"),
                     OmissionKind::Attribute => format!("{path} {what}"),
                     OmissionKind::HardLink => format!("{path} (a copy of {what})"),
-                    OmissionKind::Repository => path,
+                    OmissionKind::Scratch
+                    | OmissionKind::Protected
+                    | OmissionKind::Special
+                    | OmissionKind::Repository => path,
                     OmissionKind::RootMode => format!("{path} (was {what})"),
                 }
             })
@@ -368,15 +422,7 @@ pub fn letter(file: &FileDiff) -> char {
     }
 }
 
-/// The changes for a person at a terminal, each hunk with the address that `--only` and `--reject` take.
-pub fn page(files: &[ShownDiff<'_>], not_captured: &CaptureOmissions, style: &OutputStyle) -> String {
-    let mut text: String = files.iter().map(|file| page_of(file, style)).collect();
-    text.push_str(&DiffSum::new(files).line());
-    text.push_str(&left_out_line(not_captured));
-    text
-}
-
-/// One file of it.
+/// A file for a person at a terminal, each hunk with the address that `--only` and `--reject` take.
 pub fn page_of(file: &ShownDiff<'_>, style: &OutputStyle) -> String {
     let paint = style.paint;
     let head = format!("{} {}", letter(&file.file), label(&file.file));
@@ -384,8 +430,18 @@ pub fn page_of(file: &ShownDiff<'_>, style: &OutputStyle) -> String {
     if let Some(words) = moved_words(&file.file) {
         text.push_str(&format!("{}\n", paint.yellow(&words)));
     }
+    if let (Some(percent), Some(from)) = (file.similarity, &file.file.change.from) {
+        let from = from_address(&file.file, from);
+        let words = format!("{percent}% the same; choose it by both names: {from}, {}", file.file.address);
+        text.push_str(&format!("{}\n", paint.cyan(&words)));
+    }
     for hunk in file.hunks.iter() {
-        text.push_str(&format!("{}\n", paint.cyan(&hunk_head(&file.file, hunk))));
+        let head = match file.similarity {
+            Some(_) if hunk.part == HunkPart::Whole => continue,
+            Some(_) => hunk_title(&file.file, hunk),
+            None => hunk_head(&file.file, hunk),
+        };
+        text.push_str(&format!("{}\n", paint.cyan(&head)));
         for line in &hunk.lines {
             let shown = escape_control_bytes(line.bytes.strip_suffix(b"\n").unwrap_or(&line.bytes));
             text.push_str(&match line.tag {
@@ -397,6 +453,11 @@ pub fn page_of(file: &ShownDiff<'_>, style: &OutputStyle) -> String {
     }
     text.push('\n');
     text
+}
+
+/// The address of the file that was renamed.
+fn from_address(file: &FileDiff, from: &RelPath) -> String {
+    if file.is_of_several { format!("{}:{from}", file.alias) } else { from.to_string() }
 }
 
 fn hunk_head(file: &FileDiff, hunk: &Hunk) -> String {
@@ -536,6 +597,17 @@ mod tests {
         text
     }
 
+    fn patch(files: &[ShownDiff<'_>]) -> Vec<u8> {
+        files.iter().flat_map(patch_of).collect()
+    }
+
+    fn page(files: &[ShownDiff<'_>], not_captured: &CaptureOmissions, style: &OutputStyle) -> String {
+        let mut text: String = files.iter().map(|file| page_of(file, style)).collect();
+        text.push_str(&DiffSum::new(files).line());
+        text.push_str(&left_out_line(not_captured));
+        text
+    }
+
     fn diff(path: &str, before: Option<&[u8]>, after: Option<&[u8]>) -> FileDiff {
         let state = |bytes: Option<&[u8]>| bytes.map(|bytes| FileState::file(bytes, 0o644));
         let change = NetChange {
@@ -551,6 +623,7 @@ mod tests {
         FileDiff {
             address: change.path.to_string(),
             alias: "shop".to_owned(),
+            is_of_several: false,
             before: before.map(<[u8]>::to_vec),
             after: after.map(<[u8]>::to_vec),
             lines: lines_changed(&hunks),
@@ -674,7 +747,7 @@ mod tests {
         assert_eq!(
             value["summary"],
             json!({
-                "files": 2, "insertions": 1, "deletions": 2, "redacted": false,
+                "files": 2, "insertions": 1, "deletions": 2, "renames": 0, "redacted": false,
                 "not_captured": {
                     "scratch": 0, "protected": 0, "special": 0, "set_id": 0, "attributes": 0, "hard_links": 0,
                     "repository": 0, "root_modes": 0, "named": [],
@@ -686,7 +759,7 @@ mod tests {
             json!({
                 "project": "shop", "path": "a", "from": null, "address": "a", "op": "modify", "kind": "file",
                 "mode_before": "0644", "mode_after": "0644", "binary": false, "unread": null, "insertions": 1, "deletions": 1,
-                "base": "known", "calls": [1], "redacted": false,
+                "base": "known", "calls": [1], "redacted": false, "rename": null,
                 "hunks": [{
                     "id": "a#1", "old_start": 1, "old_lines": 1, "new_start": 1, "new_lines": 1,
                     "lines": ["-x\n", "+y\n"],

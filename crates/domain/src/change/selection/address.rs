@@ -1,7 +1,8 @@
 //! The address of a hunk or of lines of it, `path#n` and `path#n:2-4`; and one selector of a selection, with
-//! all its possible readings.
+//! all its possible readings. A selector also names several hunks: `path#1-3`.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use globset::{Candidate, GlobBuilder, GlobMatcher};
@@ -72,7 +73,7 @@ impl fmt::Display for HunkAddress {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SelectorMatch {
     Whole,
-    Hunk(u32),
+    Hunks(RangeInclusive<u32>),
     Lines(u32, LineRanges),
 }
 
@@ -90,6 +91,8 @@ struct SelectorReading {
     root: Option<RootIndex>,
     path: String,
     hunk: Option<HunkAddress>,
+    /// The first and the last of several hunks of a file.
+    hunks: Option<(String, RangeInclusive<u32>)>,
     glob: Option<SelectorGlob>,
 }
 
@@ -141,7 +144,13 @@ impl SelectorReading {
         // The mark of a secret is no pattern: it would fit other files.
         let is_glob = path.contains(['*', '?', '[', '{']) && !contains_mark(path);
         let glob = is_glob.then(|| SelectorGlob::parse(path)).flatten();
-        SelectorReading { root, path: path.to_owned(), hunk: path.parse().ok(), glob }
+        SelectorReading {
+            root,
+            path: path.to_owned(),
+            hunk: path.parse().ok(),
+            hunks: hunk_range(path),
+            glob,
+        }
     }
 
     /// A file, or a directory with all that is below it: the directory itself may be among the changes.
@@ -152,10 +161,15 @@ impl SelectorReading {
     }
 
     fn fits_hunk(&self, change: &SelectableChange<'_>) -> Option<SelectorMatch> {
+        if let Some((file, numbers)) = &self.hunks {
+            let is_there = numbers.start() > &0 && change.hunks.len() >= *numbers.end() as usize;
+            let fits = is_there && paths(change).any(|own| is_called(own, file));
+            return fits.then(|| SelectorMatch::Hunks(numbers.clone()));
+        }
         let HunkAddress { file, number, lines } = self.hunk.as_ref()?;
         let count = change.hunks.get((*number as usize).checked_sub(1)?)?;
         let fit = match lines.last() {
-            None => SelectorMatch::Hunk(*number),
+            None => SelectorMatch::Hunks(*number..=*number),
             Some(last) if last <= *count => SelectorMatch::Lines(*number, lines.clone()),
             Some(_) => return None,
         };
@@ -180,6 +194,14 @@ impl SelectorGlob {
         let text = if self.names_only { path.file_name() } else { path.as_bytes() };
         self.matcher.is_match_candidate(&Candidate::from_bytes(text))
     }
+}
+
+/// Reads `FILE#FIRST-LAST`.
+fn hunk_range(text: &str) -> Option<(String, RangeInclusive<u32>)> {
+    let (file, numbers) = text.rsplit_once('#')?;
+    let (first, last) = numbers.split_once('-')?;
+    let numbers: RangeInclusive<u32> = first.parse().ok()?..=last.parse().ok()?;
+    (!numbers.is_empty()).then(|| (file.to_owned(), numbers))
 }
 
 /// Returns where the file is, and where it was.

@@ -165,7 +165,9 @@ impl ChangeSelection {
                 for (fit, at) in self.fits(word, changes)? {
                     match fit {
                         SelectorMatch::Whole => choices[at].set_all(taken),
-                        SelectorMatch::Hunk(number) => choices[at].set_hunk(number, taken),
+                        SelectorMatch::Hunks(numbers) => {
+                            numbers.for_each(|number| choices[at].set_hunk(number, taken))
+                        }
                         SelectorMatch::Lines(number, lines) => choices[at].set_lines(number, &lines, taken),
                     }
                 }
@@ -176,7 +178,9 @@ impl ChangeSelection {
             for (fit, at) in self.fits(word, changes)? {
                 match fit {
                     SelectorMatch::Whole => takes[at] = ConflictTake::File,
-                    SelectorMatch::Hunk(number) => take_hunk(&mut takes[at], number, changes[at].change),
+                    SelectorMatch::Hunks(numbers) => {
+                        numbers.for_each(|number| take_hunk(&mut takes[at], number, changes[at].change))
+                    }
                     SelectorMatch::Lines(number, _) => {
                         return Err(self.takes_lines(word, changes[at].change, number));
                     }

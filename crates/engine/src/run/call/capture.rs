@@ -118,16 +118,18 @@ pub(crate) fn scan(session: &mut SandboxSession, node: &str) -> Result<(), RunEr
         hard_links: left_out.hard_links,
         repository: left_out.repository,
         root_modes: left_out.root_modes,
-        named: captured.examples.iter().filter_map(|example| left_out_part(&session.plan, example)).collect(),
+        named: captured.examples.iter().map(|example| left_out_part(&session.plan, example)).collect(),
     };
     session.found.extend(captured.drafts);
     Ok(())
 }
 
-/// Returns the omitted part of a captured file; `None` for a file that was left out whole.
-fn left_out_part(plan: &Plan, example: &LeftOutExample) -> Option<OmittedPart> {
+/// Returns the part of the sandbox that was left out.
+fn left_out_part(plan: &Plan, example: &LeftOutExample) -> OmittedPart {
     let kind = match example.why {
-        LeftOutReason::Scratch | LeftOutReason::Protected | LeftOutReason::Special => return None,
+        LeftOutReason::Scratch => OmissionKind::Scratch,
+        LeftOutReason::Protected => OmissionKind::Protected,
+        LeftOutReason::Special => OmissionKind::Special,
         LeftOutReason::SetId => OmissionKind::SetId,
         LeftOutReason::Attribute => OmissionKind::Attribute,
         LeftOutReason::HardLink => OmissionKind::HardLink,
@@ -140,7 +142,7 @@ fn left_out_part(plan: &Plan, example: &LeftOutExample) -> Option<OmittedPart> {
         Some(project) => format!("{}:{at}", project.alias),
         None => at,
     };
-    Some(OmittedPart { kind, path, what: example.what.clone() })
+    OmittedPart { kind, path, what: example.what.clone() }
 }
 
 /// Returns the changed paths among the found changes. Directories that only hold other new files are

@@ -136,7 +136,13 @@ pub(crate) fn command_spec(
         fence: marks.fence,
         output: Some(output_path(&logs)),
         pass_env: task.pass_env.iter().map(OsString::from).collect(),
-        env: task.env.iter().map(|(name, value)| (word(name), word(value))).collect(),
+        env: plan
+            .spec
+            .toolchain_env
+            .iter()
+            .chain(&task.env)
+            .map(|(name, value)| (word(name), word(value)))
+            .collect(),
     };
     engine.redactor.register_passed(task.pass_env.iter().map(String::as_str));
     let cwd = WorkDir { root: task.root, below };

@@ -124,11 +124,7 @@ pub(crate) async fn task_of(
     });
     let named = command.env.iter().map(|(name, value)| Ok((name.clone(), text(value)?)));
     let named = named.collect::<Result<Vec<_>, RunError>>()?;
-    let stdin = match &command.stdin {
-        Some(source) if command.expand => Some(node.expand(source)?.into_bytes()),
-        Some(source) => Some(source.clone().into_bytes()),
-        None => None,
-    };
+    let stdin = command.stdin.as_ref().map(text).transpose()?.map(|text| text.0);
     Ok(CommandRequest {
         node: node.path.to_owned(),
         tool: RUN_COMMAND,

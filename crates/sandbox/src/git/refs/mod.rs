@@ -19,6 +19,8 @@ mod program;
 
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use domain::RelPath;
 
@@ -84,6 +86,34 @@ impl RefMove {
 /// Git cannot say.
 pub(crate) fn read_ref(root: BorrowedFd<'_>, name: &str) -> Result<Option<String>, GitError> {
     GitRunner::at_fd(root).resolve(name)
+}
+
+/// The same in a directory.
+///
+/// # Errors
+/// Git cannot say.
+pub fn ref_target(root: &Path, name: &str) -> Result<Option<String>, GitError> {
+    GitRunner::at(root).resolve(name)
+}
+
+/// The hooks that `git commit` runs, and [`commit`] does not.
+const COMMIT_HOOKS: [&str; 4] = ["pre-commit", "prepare-commit-msg", "commit-msg", "post-commit"];
+
+/// Returns the names of the hooks of a repository that a commit by git would run. A repository that cannot be
+/// looked at has none.
+pub fn commit_hooks(root: &Path) -> Vec<&'static str> {
+    let git = GitRunner::at(root);
+    let line = |arguments: &[&str]| git.line(arguments, b"").ok().filter(|line| !line.is_empty());
+    let set = line(&["config", "--local", "--get", "core.hooksPath"]);
+    let dir = match set {
+        Some(set) => line(&["rev-parse", "--show-toplevel"]).map(|top| Path::new(&top).join(set)),
+        None => line(&["rev-parse", "--git-common-dir"]).map(|dir| root.join(dir).join("hooks")),
+    };
+    let is_run = |path: &Path| {
+        std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    let Some(dir) = dir else { return Vec::new() };
+    COMMIT_HOOKS.into_iter().filter(|name| is_run(&dir.join(name))).collect()
 }
 
 /// The reason that a ref was not moved, or not with all that goes with it.
