@@ -7,12 +7,13 @@
 use serde_json::{Value, json};
 
 use super::context_tools::context_tools;
+use super::truncate::RESULT_BYTES_MAX;
 use crate::model::{ToolSource, ToolSpec};
 
 /// The number of lines that are read unless more are asked for.
 pub const READ_LINES: u64 = 2_000;
 /// The number of bytes that are read at most.
-pub const READ_BYTES_MAX: usize = 256 << 10;
+pub const READ_BYTES_MAX: usize = RESULT_BYTES_MAX;
 /// The number of levels that are listed at most.
 pub const DEPTH_MAX: u32 = 8;
 /// The number of entries that are listed at most.
@@ -110,14 +111,14 @@ fn read_file() -> ToolSpec {
         json!({
             "path": path("The file, below the project's root."),
             "offset": count(1, u64::from(u32::MAX), 1, "The first line to read, from 1."),
-            "limit": count(1, u64::from(u32::MAX), READ_LINES, "How many lines to read; at most 256 KiB are given."),
+            "limit": count(1, u64::from(u32::MAX), READ_LINES, "How many lines to read; at most 50 KiB are given."),
         }),
     );
     let output = object(
-        &["content", "hash", "total_lines", "truncated"],
+        &["content", "hash", "first_line", "total_lines", "truncated"],
         json!({
             "content": { "type": "string" }, "hash": { "type": "string" },
-            "total_lines": whole(), "truncated": { "type": "boolean" },
+            "first_line": whole(), "total_lines": whole(), "truncated": { "type": "boolean" },
         }),
     );
     let what = "Reads a text file. A file has to be read before it can be changed.";
@@ -196,8 +197,11 @@ fn edit_file() -> ToolSpec {
         }),
     );
     let output = object(
-        &["hash", "replacements", "diff"],
-        json!({ "hash": { "type": "string" }, "replacements": whole(), "diff": { "type": "string" } }),
+        &["hash", "replacements", "matched", "diff"],
+        json!({
+            "hash": { "type": "string" }, "replacements": whole(), "matched": { "type": "string" },
+            "diff": { "type": "string" },
+        }),
     );
     let what = "Replaces a piece of a text file, which has to be read first.";
     tool("edit_file", ToolEffect::Writes, what, input, output)

@@ -20,6 +20,7 @@ mod context_tools;
 mod error;
 mod host;
 mod read_tracker;
+mod render;
 mod repeat_detector;
 mod resolve_path;
 mod runner;
@@ -40,8 +41,11 @@ pub use domain::text::head_and_tail;
 pub use error::ToolError;
 pub use host::{CallInfo, CommandText, FocusPlace, ToolHost, ToolOutcome, ToolRequest};
 pub use read_tracker::FileKnowledge;
+pub use render::result_text;
 pub use repeat_detector::{REPEATS_MAX, REPEATS_TOLD};
 pub use resolve_path::{ToolPath, ToolProject};
 pub use runner::{Halt, ReadPolicy, ToolAnswer, ToolRunner};
 pub use schema::{Schema, SchemaError};
-pub use truncate::{HEAD_BYTES, TAIL_BYTES};
+pub use truncate::{
+    HEAD_BYTES, RESULT_BYTES_MAX, RESULT_LINES_MAX, TAIL_BYTES, first_and_last_lines, first_lines,
+};

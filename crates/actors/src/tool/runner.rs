@@ -14,10 +14,10 @@ use super::catalog::{Catalog, Tool};
 use super::error::ToolError;
 use super::host::{CallInfo, ToolHost, ToolOutcome, ToolRequest};
 use super::read_tracker::{FileKnowledge, ReadTracker};
+use super::render::result_text;
 use super::repeat_detector::{REPEATS_MAX, REPEATS_TOLD, RepeatDetector};
 use super::resolve_path::ToolPath;
-use super::{HEAD_BYTES, TAIL_BYTES, head_and_tail};
-use crate::model::{ToolSource, ToolSpec, ToolUse};
+use crate::model::{ToolSpec, ToolUse};
 
 /// Arguments longer than this are refused unread.
 const ARGUMENTS_BYTES_MAX: usize = 18 << 20;
@@ -36,8 +36,10 @@ pub enum ReadPolicy {
 /// The answer to a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolAnswer {
-    /// The result as JSON, or what was wrong.
+    /// The result as the model reads it, or what was wrong.
     pub text: String,
+    /// The result for programs; null if it went wrong.
+    pub result: Value,
     /// True if it went wrong.
     pub is_error: bool,
     /// The number of files it changed.
@@ -104,9 +106,9 @@ impl<W: ToolHost> ToolRunner<W> {
         };
         let ToolOutcome { outcome, changed, seen } = performed;
         self.seen.learn(seen);
-        let (text, is_error, fault) = match &outcome {
-            Ok(result) => (self.render_result(&call.name, result), false, None),
-            Err(why) => (why.text_with_code(), true, why.fault()),
+        let (text, result, is_error, fault) = match outcome {
+            Ok(result) => (self.render_result(&call.name, &result), result, false, None),
+            Err(why) => (why.text_with_code(), Value::Null, true, why.fault()),
         };
         let times = self.repeats.record_call(&call.name, &call.arguments.to_string(), &text);
         if times >= REPEATS_MAX {
@@ -115,9 +117,9 @@ impl<W: ToolHost> ToolRunner<W> {
         if times >= REPEATS_TOLD {
             let repeated = ToolError::Repeated { tool: call.name.clone(), times };
             let (text, fault) = (repeated.text_with_code(), repeated.fault());
-            return Ok(ToolAnswer { text, is_error: true, changed, fault });
+            return Ok(ToolAnswer { text, result: Value::Null, is_error: true, changed, fault });
         }
-        Ok(ToolAnswer { text, is_error, changed, fault })
+        Ok(ToolAnswer { text, result, is_error, changed, fault })
     }
 
     /// Everything that can be judged before the call begins.
@@ -157,11 +159,11 @@ impl<W: ToolHost> ToolRunner<W> {
         Ok(work)
     }
 
-    /// A result as the model reads it. Ours are bounded where they are made; others are bounded here.
+    /// A result as the model reads it. The model may have called the tool by another spelling of its name.
     fn render_result(&self, name: &str, result: &Value) -> String {
-        let text = result.to_string();
-        let is_ours = self.catalog.find(name).is_ok_and(|tool| tool.spec.source == ToolSource::Builtin);
-        if is_ours { text } else { head_and_tail(&text, HEAD_BYTES, TAIL_BYTES) }
+        let is_offered = |tool: &ToolSpec| self.workplace.forbids(tool).is_none();
+        let name = self.catalog.meant(name, &is_offered).map_or(name, |tool| tool.spec.name.as_str());
+        result_text(name, result)
     }
 }
 

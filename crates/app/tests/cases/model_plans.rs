@@ -229,7 +229,7 @@ fn a_model_records_its_choices_and_is_told_what_is_wrong_with_one() {
         .filter(|message| message["role"] == "tool")
         .map(|message| message["content"].as_str().unwrap())
         .collect();
-    assert_eq!(results[0], r#"{"decision":3}"#, "{results:?}");
+    assert_eq!(results[0], "Recorded as decision 3.", "{results:?}");
     assert!(
         results[1].starts_with("error: DECISION_INVALID: its confidence is 1.5, and not from 0 to 1"),
         "{results:?}"

@@ -10,6 +10,7 @@
 //! # Not here
 //! Admission and record of a call: `run::call::tool`. Arguments and results of the tools: `actors::tool`.
 
+mod edit;
 pub(crate) mod read;
 mod redact_args;
 pub(crate) mod write;

@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
-use actors::tool::{ENTRIES_MAX, READ_BYTES_MAX, ToolError, ToolPath, ToolRequest};
+use actors::tool::{ENTRIES_MAX, READ_BYTES_MAX, ToolError, ToolPath, ToolRequest, first_lines};
 use domain::{Hash, Redactor, RelPath, TEXT_BYTES_MAX, is_text};
 use sandbox::file_tools::{
     ListedKind, SearchError, SearchRequest, Visit, WalkRequest, read_through_links, search, walk,
@@ -109,7 +109,8 @@ fn shown(
     let shown = String::from_utf8_lossy(&shown);
     let (content, total_lines, truncated) = window(&shown, offset, limit);
     let result = json!({
-        "content": content, "hash": hash.to_string(), "total_lines": total_lines, "truncated": truncated,
+        "content": content, "hash": hash.to_string(), "first_line": offset, "total_lines": total_lines,
+        "truncated": truncated,
     });
     Ok(ToolOutput { result, seen: vec![(place.clone(), Some(hash))] })
 }
@@ -120,9 +121,8 @@ fn window(text: &str, offset: u64, limit: u64) -> (&str, u64, bool) {
     let total = text.split_inclusive('\n').count() as u64;
     let mut lines = text.split_inclusive('\n');
     let before: usize = lines.by_ref().take(to_usize(offset - 1)).map(str::len).sum();
-    let wanted: usize = lines.take(to_usize(limit)).map(str::len).sum();
-    let end = text.floor_char_boundary(before + wanted.min(READ_BYTES_MAX));
-    (&text[before..end], total, end < text.len())
+    let shown = first_lines(&text[before..], READ_BYTES_MAX, to_usize(limit));
+    (shown, total, before + shown.len() < text.len())
 }
 
 fn to_usize(number: u64) -> usize {
@@ -210,6 +210,9 @@ mod tests {
         assert_eq!(window(text, 3, 1), ("c", 3, false));
         assert_eq!(window(text, 9, 1), ("", 3, false));
         assert_eq!(window("", 1, 1), ("", 0, false));
+        let lines = format!("{}\n", "x".repeat(READ_BYTES_MAX / 2)).repeat(3);
+        let (shown, total, truncated) = window(&lines, 1, 9);
+        assert_eq!((shown.len(), total, truncated), (READ_BYTES_MAX / 2 + 1, 3, true), "cut at a line end");
         let long = "ä".repeat(READ_BYTES_MAX);
         let (shown, total, truncated) = window(&long, 1, 1);
         assert_eq!((shown.len(), total, truncated), (READ_BYTES_MAX, 1, true));

@@ -17,6 +17,7 @@ use sandbox::content::ContentSink;
 use sandbox::{CaptureRules, Sandbox};
 use serde_json::json;
 
+use super::edit::{EditFailure, EditOutcome, edit};
 use super::{ToolOutput, not_changed, not_done};
 
 /// The parts that changing needs. No other call may be at work in the sandbox.
@@ -66,6 +67,12 @@ impl WriteTools<'_> {
         let present = self.present("write_file", place, path, known)?;
         let before = present.as_deref().unwrap_or_default();
         let bytes = self.restored(place, content, before)?;
+        let bytes = match known {
+            // A person wrote the content, and means it.
+            FileKnowledge::Whatever => bytes,
+            // A model was shown the lines without their ends.
+            FileKnowledge::As(_) | FileKnowledge::Unread => with_line_ends_of(before, bytes),
+        };
         self.put("write_file", place, path, &bytes)?;
         let hash = Hash::from_content(&bytes);
         let result = json!({ "created": present.is_none(), "hash": hash.to_string(), "bytes": bytes.len() });
@@ -89,20 +96,17 @@ impl WriteTools<'_> {
         let (old, new) = (self.restored(place, old, &before)?, self.restored(place, new, &before)?);
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).map_err(|_| not_text());
         let (now, old, new) = (text(before)?, text(old)?, text(new)?);
-        let count = now.matches(&old).count();
-        match count {
-            0 => return Err(ToolError::NoMatch { path: place.shown.clone() }),
-            1 => {}
-            count if !replace_all => {
-                return Err(ToolError::NotUnique { path: place.shown.clone(), count });
-            }
-            _ => {}
-        }
-        let after = now.replace(&old, &new);
+        let edited = edit(&now, &old, &new, replace_all).map_err(|why| match why {
+            EditFailure::NoMatch => ToolError::NoMatch { path: place.shown.clone() },
+            EditFailure::NotUnique(count) => ToolError::NotUnique { path: place.shown.clone(), count },
+        })?;
+        let EditOutcome { text: after, count, rule } = edited;
         self.put("edit_file", place, path, after.as_bytes())?;
         let hash = Hash::from_content(after.as_bytes());
         let diff = self.diff(path, now.as_bytes(), after.as_bytes());
-        let result = json!({ "hash": hash.to_string(), "replacements": count, "diff": diff });
+        let result = json!({
+            "hash": hash.to_string(), "replacements": count, "matched": rule.as_str(), "diff": diff,
+        });
         Ok(ToolOutput { result, seen: vec![(place.clone(), Some(hash))] })
     }
 
@@ -207,6 +211,14 @@ impl WriteTools<'_> {
         };
         let diff = unified(&change, Some(&before), Some(&after));
         head_and_tail(&String::from_utf8_lossy(&diff), HEAD_BYTES, TAIL_BYTES)
+    }
+}
+
+/// Returns a new content with the line ends of the present one, if both are text.
+fn with_line_ends_of(before: &[u8], new: Vec<u8>) -> Vec<u8> {
+    match (std::str::from_utf8(before), std::str::from_utf8(&new)) {
+        (Ok(before), Ok(text)) => super::edit::with_line_ends_of(before, text).into_bytes(),
+        (Ok(_) | Err(_), _) => new,
     }
 }
 

@@ -93,6 +93,18 @@ impl Bench {
         read.map(|(bytes, _)| String::from_utf8_lossy(&bytes).into_owned())
     }
 
+    fn set_mode(&self, path: &str, mode: u32) {
+        let sandbox = self.sandbox.lock().unwrap();
+        let (root, mode) = (sandbox.root(RootIndex(0)).unwrap(), rustix::fs::Mode::from_raw_mode(mode));
+        rustix::fs::chmodat(root, path, mode, rustix::fs::AtFlags::empty()).unwrap();
+    }
+
+    fn mode(&self, path: &str) -> u32 {
+        let sandbox = self.sandbox.lock().unwrap();
+        let root = sandbox.root(RootIndex(0)).unwrap();
+        rustix::fs::statat(root, path, rustix::fs::AtFlags::empty()).unwrap().st_mode & 0o7777
+    }
+
     /// What a scan finds: path, operation, base.
     fn changes(&self) -> Vec<(String, String, Base)> {
         let captured = self.sandbox.lock().unwrap().scan(&self.contents, &CaptureRules::default()).unwrap();
@@ -180,7 +192,7 @@ fn try_call(node: &mut ToolRunner<Here>, name: &str, arguments: Value) -> Result
 fn call(node: &mut ToolRunner<Here>, name: &str, arguments: Value) -> Value {
     let answer = try_call(node, name, arguments).unwrap();
     assert!(!answer.is_error, "{}", answer.text);
-    serde_json::from_str(&answer.text).unwrap()
+    answer.result
 }
 
 /// What a call that has none is told.
@@ -203,7 +215,7 @@ fn a_file_is_read_by_lines_and_says_how_many_there_are() {
     let hash = Hash::from_content(b"one\ntwo\nthree\n").to_string();
     assert_eq!(
         call(node, "read_file", json!({ "path": "a.txt" })),
-        json!({ "content": "one\ntwo\nthree\n", "hash": hash, "total_lines": 3, "truncated": false })
+        json!({ "content": "one\ntwo\nthree\n", "hash": hash, "first_line": 1, "total_lines": 3, "truncated": false })
     );
     let part = call(node, "read_file", json!({ "path": "./a.txt", "offset": 2, "limit": 1 }));
     assert_eq!((&part["content"], &part["truncated"]), (&json!("two\n"), &json!(true)));
@@ -313,6 +325,31 @@ fn an_edit_wants_its_text_exactly_once() {
     assert_eq!((&done["replacements"], bench.text("a.txt").unwrap().as_str()), (&json!(2), "z y z\n"));
     assert!(done["diff"].as_str().unwrap().contains("-x y x\n+z y z\n"), "{done}");
     assert_eq!(code(&wrong(node, "edit_file", json!({ "path": "no", "old": "a", "new": "b" }))), "NOT_FOUND");
+}
+
+#[test]
+fn a_changed_file_keeps_its_line_ends_its_last_newline_and_its_mode() {
+    for rung in RUNGS {
+        let bench = Bench::new(rung, &[("a.bat", "echo one\r\necho two\r\n"), ("b.txt", "one\ntwo")]);
+        for name in ["a.bat", "b.txt"] {
+            bench.set_mode(name, 0o750);
+        }
+        let node = &mut bench.node();
+        let shown = try_call(node, "read_file", json!({ "path": "a.bat" })).unwrap().text;
+        assert!(shown.starts_with("     1\techo one\n     2\techo two\n(its lines end with CRLF"), "{shown}");
+        let edit = json!({ "path": "a.bat", "old": "echo one\necho two\n", "new": "echo 1\necho 2\necho 3" });
+        let done = call(node, "edit_file", edit);
+        assert_eq!(done["matched"], "line ends");
+        assert_eq!(bench.text("a.bat").unwrap(), "echo 1\r\necho 2\r\necho 3\r\n");
+        call(node, "write_file", json!({ "path": "a.bat", "content": "echo all\n" }));
+        assert_eq!(bench.text("a.bat").unwrap(), "echo all\r\n");
+        call(node, "read_file", json!({ "path": "b.txt" }));
+        call(node, "edit_file", json!({ "path": "b.txt", "old": "two\n", "new": "2\n3\n" }));
+        assert_eq!(bench.text("b.txt").unwrap(), "one\n2\n3");
+        for name in ["a.bat", "b.txt"] {
+            assert_eq!(bench.mode(name), 0o750, "{name}");
+        }
+    }
 }
 
 #[test]

@@ -565,7 +565,7 @@ fn left_by(tool: &str, answer: ToolAnswer) -> Result<NodeOutput, RunError> {
     if answer.is_error {
         return Err(RunError::failed(ErrorCategory::Tool, &answer.text));
     }
-    let json: Value = serde_json::from_str(&answer.text).unwrap_or(Value::Null);
+    let (text, json) = (answer.result.to_string(), answer.result);
     match json.get("exit") {
         None => {}
         Some(exit) if exit == 0 => {}
@@ -578,7 +578,9 @@ fn left_by(tool: &str, answer: ToolAnswer) -> Result<NodeOutput, RunError> {
             return Err(RunError::failed(ErrorCategory::Tool, message));
         }
     }
-    Ok(NodeOutput { text: answer.text, json, changed: answer.changed, ..NodeOutput::default() })
+    // What is too long to be stored whole is stored in part, as text.
+    let json = if text.len() > 4 * (HEAD_BYTES + TAIL_BYTES) { Value::Null } else { json };
+    Ok(NodeOutput { text, json, changed: answer.changed, ..NodeOutput::default() })
 }
 
 /// Returns the error that ends a node whose call was halted.
