@@ -265,7 +265,7 @@ impl<'a> Flattener<'a> {
 
     fn does(&mut self, whose: ActorOrigin<'_>, scope: &ActorScope, node: &NodeDef) -> Option<NodeKind> {
         Some(match &node.does {
-            NodeKindDef::Model { model, system, prompt, tools, context_tokens, max_turns, output } => {
+            NodeKindDef::Model { model, system, prompt, tools, context_tokens, max_turns, nudge, output } => {
                 NodeKind::Model(ModelTask {
                     model: model.clone(),
                     system: self.text(whose, scope, node, system).to_string(),
@@ -273,6 +273,7 @@ impl<'a> Flattener<'a> {
                     tools: self.tools(whose, node, tools.as_deref())?,
                     context_tokens: *context_tokens,
                     max_turns: *max_turns,
+                    nudge: *nudge,
                     output: output.clone(),
                 })
             }

@@ -252,7 +252,12 @@ pub(crate) const MODEL: &[KeyDoc] = &[
     key(
         "max_turns",
         KeyType::Count { min: 1, max: TURNS_MAX },
-        "The maximum number of turns of the model; default: 50.",
+        "The maximum number of turns of the model; default: 50. Its work is kept when they are used up.",
+    ),
+    key(
+        "nudge",
+        KeyType::Boolean,
+        "Ask it once more when it ends without a change: for models whose task is to change files.",
     ),
     key(
         "output",

@@ -67,6 +67,8 @@ pub enum NodeKindDef {
         context_tokens: Option<u32>,
         /// The number of times that it is asked.
         max_turns: u32,
+        /// True if it is asked once more when it ends without a change.
+        nudge: bool,
         /// The schema of its answer.
         output: Option<Value>,
     },
@@ -269,6 +271,7 @@ fn model(reader: &DefinitionReader<'_>, fields: &MapFields<'_>) -> Option<NodeKi
         tools,
         context_tokens: context.and_then(|tokens| u32::try_from(tokens).ok()),
         max_turns: u32::try_from(turns.unwrap_or(TURNS)).unwrap_or(u32::MAX),
+        nudge: fields.get("nudge").and_then(|tree| reader.boolean("nudge", tree)).unwrap_or(false),
         output: fields.get("output").and_then(|tree| output(reader, tree)),
     })
 }

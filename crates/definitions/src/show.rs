@@ -75,6 +75,9 @@ fn node_value(step: &PlanStep) -> Value {
             if let Some(tokens) = task.context_tokens {
                 node["context"] = json!({ "tokens": tokens });
             }
+            if task.nudge {
+                node["nudge"] = json!(true);
+            }
             if let Some(output) = &task.output {
                 node["output"] = output.get("properties").cloned().unwrap_or_default();
             }

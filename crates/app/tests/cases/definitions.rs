@@ -186,7 +186,7 @@ fn showing_prints_what_is_understood() {
     let node = &said.data()["definition"]["nodes"]["main"];
     assert_eq!(
         (&node["model"], &node["max_turns"], &node["timeout"]),
-        (&json!("default"), &json!(50), &json!("10m"))
+        (&json!("default"), &json!(250), &json!("4h"))
     );
     assert_eq!(person.agents(&["config", "set", "model.default=ollama/small"]).exit, 0);
     let said = person.json(&["actor", "show", "coder"]);

@@ -166,6 +166,9 @@ pub struct ModelTask {
     pub context_tokens: Option<u32>,
     /// The limit of turns.
     pub max_turns: u32,
+    /// True if it is asked once more when it ends without a change.
+    #[serde(default)]
+    pub nudge: bool,
     /// The JSON schema that its answer has to fit.
     #[serde(default)]
     pub output: Option<Value>,

@@ -134,6 +134,7 @@ fn a_spec_with_every_field_reads_back() {
         tools: vec!["read".to_owned()],
         context_tokens: Some(10),
         max_turns: 5,
+        nudge: false,
         output: Some(json!({"type": "object"})),
     };
     let whole = PlanStep {

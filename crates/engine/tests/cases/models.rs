@@ -75,6 +75,7 @@ fn request(project: &Path) -> NewPlanRequest {
         // What a model is shown of its project is tested elsewhere.
         context_tokens: Some(0),
         max_turns: 3,
+        nudge: false,
         output: None,
     };
     let spec = PlanSpec {

@@ -8,8 +8,9 @@
 //!    once.
 
 use domain::plan::strategy::PlanStrategy;
-use domain::{Decision, DecisionKind, NodeRun, Phase, Plan, Values};
+use domain::{Decision, DecisionKind, NodeRun, Phase, Plan, ValidationMode, Values};
 
+const CHECKS: &str = "The work is done when these checks pass (they run on the result, in the project):";
 const INVARIANTS: &str = "What must hold (where two conflict, the earlier holds):";
 
 /// Returns the template values of a phase, before any of its nodes has settled and before any message of a
@@ -39,7 +40,7 @@ pub(crate) fn with_brief(plan: &Plan, values: &Values, decisions: &[Decision]) -
     (Values { prompt, ..values.clone() }, seen)
 }
 
-/// Returns the text for every model: the invariants, and the instructions of the projects.
+/// Returns the text for every model: the invariants, the required checks, and the instructions of the projects.
 pub(crate) fn pinned(plan: &Plan) -> String {
     let invariants = bullets(plan.spec.invariants.iter().map(|invariant| invariant.text.as_str()));
     let instructions = plan.spec.instructions.iter().map(|project| match plan.projects.len() {
@@ -47,7 +48,30 @@ pub(crate) fn pinned(plan: &Plan) -> String {
         _ => format!("{}:\n{}", project.alias, project.text.trim()),
     });
     let instructions = instructions.collect::<Vec<_>>().join("\n\n");
-    section(&[(INVARIANTS, invariants), ("Instructions of the project (AGENTS.md):", instructions)])
+    let checks = checks(plan);
+    let checks = bullets(checks.iter().map(String::as_str));
+    section(&[
+        (INVARIANTS, invariants),
+        (CHECKS, checks),
+        ("Instructions of the project (AGENTS.md):", instructions),
+    ])
+}
+
+/// Returns the required checks that run a command, each with its command as it is.
+fn checks(plan: &Plan) -> Vec<String> {
+    let required = plan.spec.validations.iter().filter(|check| check.mode == ValidationMode::Required);
+    required
+        .map(|check| {
+            let command = check.run.render();
+            let named = if check.name == command { String::new() } else { format!("{}: ", check.name) };
+            let alias = plan.projects.get(usize::from(check.root.0)).filter(|_| plan.projects.len() > 1);
+            let project = alias.map(|project| project.alias.clone());
+            let cwd = Some(check.cwd.to_string()).filter(|cwd| !cwd.is_empty());
+            let place: Vec<String> = project.into_iter().chain(cwd).collect();
+            let place = if place.is_empty() { String::new() } else { format!(" (in {})", place.join("/")) };
+            format!("{named}{command}{place}")
+        })
+        .collect()
 }
 
 /// Returns the strategy that holds in this attempt, which may be that of an earlier one; `None` if there is none.
