@@ -11,6 +11,7 @@
 //! - `model_context`: the context that models receive and ask for
 //! - `model_faults`: models and servers that misbehave
 //! - `model_plans`: plans whose strategy and work are done by models
+//! - `coder`: the built-in coder: its bounds, its prompt, and models that ask to wait or do not run
 //! - `model_world`: the scripted model server and project of the model tests
 //! - `external`: agent programs over the Agent Client Protocol, one of them a real one
 //! - `servers`: tools of MCP servers that a model calls, of the reference server and of bad ones

@@ -112,13 +112,29 @@ pub(crate) struct Models {
     /// Those that took their place, and the settings that they were made of.
     renewed: Mutex<Option<(ModelSettings, Arc<Providers>)>>,
     breakers: OnceLock<CircuitBreaker>,
+    /// The windows that servers reported, in tokens, by `PROVIDER/NAME`.
+    windows: Mutex<BTreeMap<String, u64>>,
     data_dir: PathBuf,
 }
 
 impl Models {
     pub(crate) fn new(setup: ModelsSetup, clock: Arc<dyn Clock>, data_dir: &Path) -> Self {
         let (made, renewed, breakers) = (OnceLock::new(), Mutex::new(None), OnceLock::new());
-        Self { setup, clock, made, renewed, breakers, data_dir: data_dir.to_owned() }
+        let windows = Mutex::default();
+        Self { setup, clock, made, renewed, breakers, windows, data_dir: data_dir.to_owned() }
+    }
+
+    /// Remembers the window of a model, in tokens, that its server reported. A recording has to begin as its
+    /// replay does, so that neither remembers.
+    pub(crate) fn learn_window(&self, model: &str, tokens: u64) {
+        if matches!(self.setup.mode, RecordingMode::Live) {
+            lock(&self.windows).insert(model.to_owned(), tokens);
+        }
+    }
+
+    /// The window of a model that its server reported; `None` if it reported none.
+    pub(crate) fn learnt_window(&self, model: &str) -> Option<u64> {
+        lock(&self.windows).get(model).copied()
     }
 
     /// The limit of a day, where there is one.

@@ -9,6 +9,7 @@
 use std::time::Duration;
 
 use domain::{ErrorCategory, ErrorClass};
+use serde::{Deserialize, Serialize};
 use sync::CancelReason;
 
 use super::Drift;
@@ -25,9 +26,20 @@ pub struct ModelError {
     pub retry_after: Option<Duration>,
     /// True if tokens may have been spent.
     pub was_sent: bool,
+    /// The request is longer than the model accepts; `None` if that is not the failure.
+    pub overflow: Option<ContextOverflow>,
     /// Its cause.
     #[source]
     pub cause: Cause,
+}
+
+/// A request that is longer than the model accepts, by the words of its server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContextOverflow {
+    /// The most tokens that the model accepts; `None` if the server does not say.
+    pub window_tokens: Option<u64>,
+    /// The tokens of the request as the server counts them; `None` if it does not say.
+    pub sent_tokens: Option<u64>,
 }
 
 /// The cause of a [`ModelError`].
@@ -36,6 +48,9 @@ pub enum Cause {
     /// The provider, or the way to it.
     #[error("the provider failed")]
     Provider,
+    /// Nothing listens at its address, which is on this machine: a wait does not help, it has to be started.
+    #[error("the provider is not running")]
+    NotRunning,
     /// The scope was cancelled. Not a failure.
     #[error("cancelled: {0}")]
     Cancelled(CancelReason),
@@ -52,6 +67,7 @@ impl ModelError {
             message: message.into(),
             retry_after: None,
             was_sent: true,
+            overflow: None,
             cause: Cause::Provider,
         }
     }
@@ -68,6 +84,7 @@ impl ModelError {
             message: format!("the call was cancelled: {reason}"),
             retry_after: None,
             was_sent,
+            overflow: None,
             cause: Cause::Cancelled(reason),
         }
     }
@@ -76,7 +93,7 @@ impl ModelError {
     pub fn class(&self) -> ErrorClass {
         match &self.cause {
             Cause::Cancelled(_) => ErrorClass::Cancelled,
-            Cause::Provider | Cause::Drift(_) => {
+            Cause::Provider | Cause::NotRunning | Cause::Drift(_) => {
                 if self.category.is_transient() {
                     ErrorClass::Transient
                 } else {

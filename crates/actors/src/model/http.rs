@@ -19,13 +19,13 @@ use serde_json::Value;
 use sync::Observed;
 use tokio::time::timeout;
 
-use super::ModelError;
 use super::http_fault;
 use super::http_fault::ReportedFault;
 use super::key::ProviderKey;
 use super::request::TextListener;
 use super::server_spec::{ServerError, ServerSpec, checked_url, headers, is_loopback};
 use super::sse::{SseDecoder, SseEvent};
+use super::{Cause, ContextOverflow, ModelError};
 
 /// The limit of an answer that is read: 10 MiB.
 pub const ANSWER_BYTES_MAX: usize = 10 * 1024 * 1024;
@@ -244,7 +244,8 @@ impl ModelServer {
         let colon = if why.is_empty() { "" } else { ": " };
         let whose = if status == 401 { self.whose_key() } else { String::new() };
         let message = self.hidden(&format!("{status} from {}{colon}{why}{whose}", self.name));
-        ModelError { retry_after, was_sent, ..ModelError::sent(category, message) }
+        let overflow = told.overflow.or((status == 413).then(ContextOverflow::default));
+        ModelError { retry_after, was_sent, overflow, ..ModelError::sent(category, message) }
     }
 
     /// Names the origin of the key that a server does not take.
@@ -261,6 +262,11 @@ impl ModelServer {
     fn not_reached(&self, error: &reqwest::Error) -> ModelError {
         let why = self.hidden(&reason_of(error));
         let at = self.url.origin().ascii_serialization();
+        if error.is_connect() && is_loopback(&self.url) && is_refused(error) {
+            let message = format!("{} cannot be reached at {at}: {why}; is it running?", self.name);
+            let cause = Cause::NotRunning;
+            return ModelError { cause, ..ModelError::unsent(ErrorCategory::Connection, message) };
+        }
         if error.is_connect() {
             let category =
                 if error.is_timeout() { ErrorCategory::Timeout } else { ErrorCategory::Connection };
@@ -283,7 +289,10 @@ impl ModelServer {
             }
             AnswerError::Told(told) => {
                 let what = format!("failed in the middle of its answer: {}", told.message);
-                self.failed(http_fault::category_of_fault(&told), &what)
+                ModelError {
+                    overflow: told.overflow,
+                    ..self.failed(http_fault::category_of_fault(&told), &what)
+                }
             }
         }
     }
@@ -335,6 +344,19 @@ fn reason_of(error: &reqwest::Error) -> String {
         Some(_) => "the connection failed".to_owned(),
         None => innermost.to_string(),
     }
+}
+
+/// Returns true if nothing listens at the other end.
+fn is_refused(error: &reqwest::Error) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        let io = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+        if io == Some(std::io::ErrorKind::ConnectionRefused) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 /// JSON out of an event; what is none is garbage that shows its start.

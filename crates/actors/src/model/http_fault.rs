@@ -9,6 +9,9 @@
 //! | 500, 502 and other 5xx | overloaded | maybe |
 //! | 3xx, and other 4xx | invalid_input | no |
 //!
+//! A request that is too long for the model is known by the code, the fields or the words of the server
+//! ([`OVERFLOW_CODES`], [`OVERFLOW_WORDS`]), and by 413. The numbers that it reports come with it.
+//!
 //! # Invariants
 //! 1. Every status has a category; words inside a stream that are not known mean a broken answer.
 //! 2. A reported message is bounded, and holds no control characters but spaces.
@@ -20,7 +23,11 @@ use jiff::Timestamp;
 use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 
+use super::ContextOverflow;
+
 const TOLD_CHARS_MAX: usize = 600;
+/// A smaller number in a message counts no tokens of a window.
+const TOKENS_MIN: u64 = 256;
 /// A hint beyond a day is nonsense, and means "not soon" all the same.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -31,7 +38,32 @@ pub(super) struct ReportedFault {
     pub(super) code: String,
     /// Its message for people.
     pub(super) message: String,
+    /// The request is too long for the model.
+    pub(super) overflow: Option<ContextOverflow>,
 }
+
+/// The codes of a request that is too long: of OpenAI and those who copy it, of llama.cpp, of Anthropic.
+const OVERFLOW_CODES: [&str; 4] = [
+    "context_length_exceeded",
+    "exceed_context_size_error",
+    "request_too_large",
+    "model_context_window_exceeded",
+];
+
+/// The words of servers that have no code for it, in lower case.
+const OVERFLOW_WORDS: [&str; 6] = [
+    // Anthropic.
+    "prompt is too long",
+    "exceed context limit",
+    // vLLM, OpenRouter, Mistral.
+    "maximum context length",
+    // llama.cpp before it had a code.
+    "exceeds the available context size",
+    // Gemini.
+    "exceeds the maximum number of tokens allowed",
+    // LM Studio.
+    "context length of only",
+];
 
 impl ReportedFault {
     /// Reads the body of an error, whatever its author.
@@ -65,20 +97,65 @@ impl ReportedFault {
             Some(Value::Number(number)) => Some(number.to_string()),
             Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) | None => None,
         };
+        let is_code = |key| word(key).is_some_and(|word| OVERFLOW_CODES.contains(&word.as_str()));
+        let overflow = (is_code("code") || is_code("type")).then(|| overflow_in(inner, &message));
+        let fault = ReportedFault::text(&message);
         Some(ReportedFault {
             code: word("code").or_else(|| word("type")).unwrap_or_default(),
-            ..ReportedFault::text(&message)
+            overflow: overflow.or(fault.overflow),
+            ..fault
         })
     }
 
     fn text(text: &str) -> ReportedFault {
         let text = text.trim();
         if text.starts_with('<') {
-            return ReportedFault { code: String::new(), message: "a web page, not an answer".to_owned() };
+            let message = "a web page, not an answer".to_owned();
+            return ReportedFault { message, ..ReportedFault::default() };
         }
+        let lower = text.to_lowercase();
+        let is_overflow = OVERFLOW_WORDS.iter().any(|words| lower.contains(words));
         let plain = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
-        ReportedFault { code: String::new(), message: plain.take(TOLD_CHARS_MAX).collect() }
+        ReportedFault {
+            code: String::new(),
+            message: plain.take(TOLD_CHARS_MAX).collect(),
+            overflow: is_overflow.then(|| overflow_in(&Value::Null, text)),
+        }
     }
+}
+
+/// Reads the numbers of an overflow: from the fields of llama.cpp, else from the message, which names the
+/// limit and what was sent. After a `>` comes the limit (`A + B > LIMIT`); else the smaller of the first two
+/// numbers is it.
+fn overflow_in(error: &Value, message: &str) -> ContextOverflow {
+    let field = |key| error.get(key).and_then(Value::as_u64);
+    if let Some(window) = field("n_ctx") {
+        return ContextOverflow { window_tokens: Some(window), sent_tokens: field("n_prompt_tokens") };
+    }
+    if let Some((sent, limit)) = message.split_once('>')
+        && let Some(window) = numbers(limit).first().copied()
+    {
+        let sent: u64 = numbers(sent).iter().fold(0, |sum, number| sum.saturating_add(*number));
+        return ContextOverflow {
+            window_tokens: Some(window),
+            sent_tokens: Some(sent).filter(|sent| *sent > window),
+        };
+    }
+    match numbers(message)[..] {
+        [] => ContextOverflow::default(),
+        [only] => ContextOverflow { window_tokens: Some(only), sent_tokens: None },
+        [first, second, ..] => {
+            ContextOverflow { window_tokens: Some(first.min(second)), sent_tokens: Some(first.max(second)) }
+        }
+    }
+}
+
+/// Returns the whole numbers of a text that can be counts of tokens.
+fn numbers(text: &str) -> Vec<u64> {
+    let is_part = |letter: char| letter.is_ascii_digit() || letter == ',';
+    let words = text.split(|letter: char| !is_part(letter));
+    let numbers = words.filter_map(|word| word.replace(',', "").parse::<u64>().ok());
+    numbers.filter(|number| *number >= TOKENS_MIN).collect()
 }
 
 /// Returns the category of a status, and whether tokens may have been spent.
@@ -160,7 +237,7 @@ mod tests {
     use super::*;
 
     fn told(body: &str) -> (String, String) {
-        let ReportedFault { code, message } = ReportedFault::in_body(body.as_bytes());
+        let ReportedFault { code, message, .. } = ReportedFault::in_body(body.as_bytes());
         (code, message)
     }
 
@@ -188,6 +265,51 @@ mod tests {
             assert_eq!(told(body), (code.to_owned(), message.to_owned()), "{body}");
         }
         assert_eq!(told(&"é".repeat(5000)).1.chars().count(), TOLD_CHARS_MAX);
+    }
+
+    #[test]
+    fn an_overflow_is_known_by_its_code_its_fields_or_the_words_of_the_server() {
+        for (body, window, sent) in [
+            (
+                r#"{"error":{"message":"This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 tokens.","type":"invalid_request_error","code":"context_length_exceeded"}}"#,
+                Some(8192),
+                Some(9001),
+            ),
+            (
+                r#"{"error":{"code":400,"message":"the request exceeds it","type":"exceed_context_size_error","n_prompt_tokens":1234,"n_ctx":1024}}"#,
+                Some(1024),
+                Some(1234),
+            ),
+            (
+                r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 208310 tokens > 200000 maximum"}}"#,
+                Some(200_000),
+                Some(208_310),
+            ),
+            (
+                r#"{"type":"error","error":{"type":"invalid_request_error","message":"input length and `max_tokens` exceed context limit: 197000 + 8192 > 200,000, decrease one"}}"#,
+                Some(200_000),
+                Some(205_192),
+            ),
+            (
+                r#"{"object":"error","message":"This model's maximum context length is 4096 tokens. However, you requested 5000 tokens (4000 in the messages, 1000 in the completion).","type":"BadRequestError","code":400}"#,
+                Some(4096),
+                Some(5000),
+            ),
+            (r#"{"error":{"message":"too much","code":"context_length_exceeded"}}"#, None, None),
+        ] {
+            let overflow = ReportedFault::in_body(body.as_bytes()).overflow;
+            assert_eq!(
+                overflow,
+                Some(ContextOverflow { window_tokens: window, sent_tokens: sent }),
+                "{body}"
+            );
+        }
+        for body in [
+            r#"{"error":{"message":"Rate limit of 100000 tokens reached","code":"rate_limit_exceeded"}}"#,
+            "no",
+        ] {
+            assert_eq!(ReportedFault::in_body(body.as_bytes()).overflow, None, "{body}");
+        }
     }
 
     #[test]
@@ -220,7 +342,7 @@ mod tests {
         ] {
             assert_eq!(category_of_status(status, &ReportedFault::default()), meaning, "{status}");
         }
-        let broke = ReportedFault { code: "insufficient_quota".to_owned(), message: String::new() };
+        let broke = ReportedFault { code: "insufficient_quota".to_owned(), ..ReportedFault::default() };
         assert_eq!(category_of_status(429, &broke), (Auth, false), "waiting brings no money");
     }
 
@@ -237,7 +359,7 @@ mod tests {
             ("what", ErrorCategory::ModelOutput),
             ("", ErrorCategory::ModelOutput),
         ] {
-            let told = ReportedFault { code: code.to_owned(), message: String::new() };
+            let told = ReportedFault { code: code.to_owned(), ..ReportedFault::default() };
             assert_eq!(category_of_fault(&told), category, "{code}");
         }
     }

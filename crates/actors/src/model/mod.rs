@@ -35,7 +35,7 @@ mod tool_names;
 mod tool_spec;
 
 pub use anthropic::{Anthropic, AnthropicSpec};
-pub use error::{Cause, ModelError};
+pub use error::{Cause, ContextOverflow, ModelError};
 pub use estimate::{TokenEstimate, estimate};
 pub use http::{ANSWER_BYTES_MAX, TimeLimits};
 pub use key::{KeyError, ProviderKey};

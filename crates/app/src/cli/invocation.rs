@@ -148,6 +148,9 @@ impl Invocation {
     /// The data directory or the store cannot be used.
     pub(super) async fn engine_of_worker(&self, settings: &Settings) -> Result<Engine, CommandError> {
         let mut options = self.options(settings)?;
+        // No person waits for a plan of a worker, so that it can wait for a provider.
+        let wait_max = Duration::from_secs(settings.count(SettingKey::RecoveryWaitMax));
+        options.recovery = options.recovery.with_wait_max(wait_max);
         let env = self.env.clone();
         options.models.renewal = Some(SettingsReload(Arc::new(move || {
             let user_file = paths::user_config(&env);

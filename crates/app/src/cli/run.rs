@@ -94,6 +94,20 @@ pub(super) async fn finish(
     plan: &NamedPlan,
     details: PlanDetails,
 ) -> Result<CommandReport, CommandError> {
+    let note = details.no_strategy.as_ref().map(|why| format!("the plan works without a strategy: {why}"));
+    let report = finish_plan(invocation, engine, plan, details).await?;
+    Ok(match note {
+        Some(note) => report.note(OutputNote::warning(note)),
+        None => report,
+    })
+}
+
+async fn finish_plan(
+    invocation: &Invocation,
+    engine: &Engine,
+    plan: &NamedPlan,
+    details: PlanDetails,
+) -> Result<CommandReport, CommandError> {
     let Some(gate) = details.gate else { return Ok(plan_report(&details, plan, invocation)) };
     if gate.point == GatePoint::Apply && gate.goes() {
         return apply(invocation, engine, plan).await;

@@ -1,22 +1,23 @@
 //! The cases, by what they are about.
 //!
-//! Index: `apply_options`, `batches`, `capture_bounds`, `choosing`, `command_walls`, `conflicting_plans`,
-//! `content_copies`, `context`, `context_bounds`, `data_files`, `decision_tree`, `definitions`, `disk`,
-//! `exact`, `external`, `file_parts`, `first_day`, `for_each`, `foreign_git`, `frozen_worker`, `gates`,
-//! `git_fails`, `graph`, `holes`, `home`, `hostile`, `interrupted_runs`, `invariants`, `late_writes`,
-//! `limits`, `man_and_completions`, `many`, `mcp`, `messages`, `model_context`, `model_faults`,
-//! `model_plans`, `model_world`, `models`, `moved_base`, `names`, `network`, `open_files`, `operation_log`,
-//! `pager`, `partial_work`, `peers`, `plan_output`, `plans`, `policy`, `raw_text`, `read_only_nodes`,
-//! `recheck`, `refusals`, `renames`, `review_screen`, `revise`, `scripted`, `secrets`, `servers`,
-//! `settings`, `shell`, `signals`, `standard_input`, `steps`, `store_faults`, `store_space`, `streamed`,
-//! `support`, `survive`, `survive_changes`, `survive_plans`, `survive_top`, `terminal`,
-//! `toolchain_variables`, `tools`, `top`, `trust`, `usage`, `using_with`, `worker_keys`, `workers`,
-//! `writers`.
+//! Index: `apply_options`, `batches`, `capture_bounds`, `choosing`, `coder`, `command_walls`,
+//! `conflicting_plans`, `content_copies`, `context`, `context_bounds`, `data_files`, `decision_tree`,
+//! `definitions`, `disk`, `exact`, `external`, `file_parts`, `first_day`, `for_each`, `foreign_git`,
+//! `frozen_worker`, `gates`, `git_fails`, `graph`, `holes`, `home`, `hostile`, `interrupted_runs`,
+//! `invariants`, `late_writes`, `limits`, `man_and_completions`, `many`, `mcp`, `messages`,
+//! `model_context`, `model_faults`, `model_plans`, `model_world`, `models`, `moved_base`, `names`,
+//! `network`, `open_files`, `operation_log`, `pager`, `partial_work`, `peers`, `plan_output`, `plans`,
+//! `policy`, `raw_text`, `read_only_nodes`, `recheck`, `refusals`, `renames`, `review_screen`,
+//! `revise`, `scripted`, `secrets`, `servers`, `settings`, `shell`, `signals`, `standard_input`,
+//! `steps`, `store_faults`, `store_space`, `streamed`, `support`, `survive`, `survive_changes`,
+//! `survive_plans`, `survive_top`, `terminal`, `toolchain_variables`, `tools`, `top`, `trust`, `usage`,
+//! `using_with`, `worker_keys`, `workers`, `writers`.
 
 mod apply_options;
 mod batches;
 mod capture_bounds;
 mod choosing;
+mod coder;
 mod command_walls;
 mod conflicting_plans;
 mod content_copies;

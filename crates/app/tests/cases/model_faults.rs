@@ -150,7 +150,7 @@ fn a_provider_that_is_not_there_is_named_by_what_it_failed_with() {
     let (category, message) = world.error();
     assert_eq!(category, "connection", "{message}");
     assert!(message.contains("onnection refused"), "{message}");
-    assert_eq!(world.errors(), ["connection", "connection"]);
+    assert_eq!(world.errors(), ["connection"], "nothing on this machine is there later by itself");
 }
 
 #[test]
@@ -390,33 +390,68 @@ fn a_model_that_runs_in_a_circle_is_stopped() {
     assert!(fourth.contains("REPEATED_CALL"), "it was warned: {fourth}");
 }
 
-#[test]
-fn a_model_has_as_many_turns_as_it_was_given() {
-    let read = |path: &'static str| -> ScriptedTurn { calls([("read_file", json!({"path": path}))]) };
-    let turns = [read("price.sh"), read("test.sh")];
-    let world = ModelFixture::with(Wire::Openai, Wire::Openai.scripts(&turns), "max_turns: 2\nretries: 0\n");
-    assert_eq!(world.run(&[]).exit, 6);
-    let (category, message) = world.error();
-    assert_eq!(category, "model_output");
-    assert!(message.contains("is not done after 2 turns"), "{message}");
-    world.server.asked();
-    world.server.asked();
-    world.server.was_not_asked_again();
+/// The answer of a server that was cut off, with these deltas before the cut.
+fn cut_after(deltas: &[Value]) -> Script {
+    let chunk = |delta: &Value| json!({"choices": [{"index": 0, "delta": delta, "finish_reason": null}]});
+    let mut chunks: Vec<Value> = deltas.iter().map(chunk).collect();
+    chunks.push(json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "length"}]}));
+    let events: String = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
+    Script::events(&[format!("{events}data: [DONE]\n\n").as_bytes()])
 }
 
 #[test]
-fn an_answer_that_was_cut_off_is_asked_for_once_more_in_fewer_words() {
-    let cut = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Once upon\"},\"finish_reason\":\"length\"}]}\n\ndata: [DONE]\n\n";
-    let cut = || Script::events(&[cut.as_bytes()]);
-    let world = ModelFixture::new(Wire::Openai, vec![cut(), Wire::Openai.script(1, &says("short"))]);
+fn an_answer_that_was_cut_off_is_continued_as_often_as_it_gets_anywhere() {
+    let cut = |text: &str| cut_after(&[json!({"content": text})]);
+    let look = Wire::Openai.script(2, &calls([("list_directory", json!({}))]));
+    // Twice, then whole work, then cut again: a cut is no second one because there was one before.
+    let end = Wire::Openai.script(5, &says("the end."));
+    let scripts = vec![cut("Once "), cut("upon "), look, cut("a time, "), cut("and "), end];
+    let world = ModelFixture::with(Wire::Openai, scripts, "retries: 0\nmax_turns: 2\n");
     let said = world.run(&[]);
     assert_eq!(said.exit, 0, "{said:?}");
+    let answer = world.person.json(&["plan", "logs"]).data()["answer"].clone();
+    assert_eq!(answer, "a time, and the end.", "what was cut is joined");
     world.server.asked();
-    let second = told(&world.server.asked().body);
-    assert!(second.starts_with("Your answer was cut off after 8192 tokens"), "{second}");
-    let world = ModelFixture::with(Wire::Openai, vec![cut(), cut()], "retries: 0\n");
+    let second = world.server.asked().body;
+    let messages = second["messages"].as_array().unwrap();
+    assert_eq!(messages[messages.len() - 2]["content"], "Once ");
+    let request = "Your answer was cut off after 8192 tokens. Continue it exactly where it stopped, and repeat nothing of it.";
+    assert_eq!(told(&second), request);
+    assert_eq!(world.errors(), ["model_output"; 4]);
+    let scripts = (0..5).map(|_| cut("more ")).collect();
+    let world = ModelFixture::with(Wire::Openai, scripts, "retries: 0\n");
     assert_eq!(world.run(&[]).exit, 6);
-    assert!(world.error().1.contains("cut off again"), "{:?}", world.error());
+    assert!(world.error().1.contains("was cut off 5 times in a row"), "{:?}", world.error());
+}
+
+#[test]
+fn of_calls_that_were_cut_off_the_whole_ones_are_made_and_the_half_one_is_asked_for_again() {
+    let call = |index: u64, name: &str, arguments: &str| {
+        let function = json!({"name": name, "arguments": arguments});
+        json!({"tool_calls": [{"index": index, "id": format!("c{index}"), "type": "function", "function": function}]})
+    };
+    let cut = cut_after(&[
+        call(0, "write_file", "{\"path\": \"whole.txt\", \"content\": \"all\\n\"}"),
+        call(1, "write_file", "{\"path\": \"half.txt\", \"content\": \"the first ha"),
+    ]);
+    let world = ModelFixture::new(Wire::Openai, vec![cut, Wire::Openai.script(1, &says("Done."))]);
+    let said = world.run(&[]);
+    assert_eq!((said.exit, &said.data()["changes"]["files"]), (0, &json!(1)), "{said:?}");
+    world.server.asked();
+    let body = world.server.asked().body;
+    let messages = body["messages"].as_array().unwrap();
+    let results: Vec<&str> = messages
+        .iter()
+        .filter(|message| message["role"] == "tool")
+        .map(|message| message["content"].as_str().unwrap())
+        .collect();
+    assert_eq!(results[0], "Created, 4 bytes.");
+    assert!(
+        results[1].starts_with("error: CUT_OFF: your answer was cut off after 8192 tokens"),
+        "{}",
+        results[1]
+    );
+    assert!(!body.to_string().contains("the first ha"), "the half of an argument is not sent back: {body}");
 }
 
 #[test]

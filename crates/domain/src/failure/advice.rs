@@ -10,24 +10,27 @@ use super::{ErrorCategory, NewError};
 use crate::id::PlanId;
 use crate::ledger::LIMIT_KEY;
 
-pub(crate) fn hint(verdict: RecoveryDecision, category: ErrorCategory) -> String {
+pub(crate) fn hint(verdict: RecoveryDecision, error: &NewError) -> String {
     match verdict.action {
         RecoveryAction::Retry { after, attempt } => {
             format!("retry {attempt} of this step in {}", format_wait(after))
         }
         RecoveryAction::Revert => "the plan goes back and thinks again, with what was found".to_owned(),
-        RecoveryAction::Ask | RecoveryAction::GiveUp => way_on(verdict.why, category),
+        RecoveryAction::Ask | RecoveryAction::GiveUp => way_on(verdict.why, error),
         RecoveryAction::Told => "the model got the error, and continued".to_owned(),
     }
 }
 
-fn way_on(why: RecoveryReason, category: ErrorCategory) -> String {
+fn way_on(why: RecoveryReason, error: &NewError) -> String {
     match why {
         RecoveryReason::PlanRetriesSpent { limit } => {
             format!("all {limit} retries of the plan are used up; look at what fails, then resume")
         }
         RecoveryReason::WaitTooLong { wait } => {
-            format!("the other side asks to wait {}; resume when that is over", format_wait(wait))
+            let wait = format_wait(wait);
+            format!(
+                "the other side asks to wait {wait}; resume then, or detach the plan, which waits by itself"
+            )
         }
         RecoveryReason::AttemptOver { newest } => format!("its attempt is over; attempt {newest} goes on"),
         RecoveryReason::Apply => {
@@ -41,8 +44,17 @@ fn way_on(why: RecoveryReason, category: ErrorCategory) -> String {
         RecoveryReason::StepRetriesSpent
         | RecoveryReason::RetriesLeft
         | RecoveryReason::Category
-        | RecoveryReason::Handled => by_category(category).to_owned(),
+        | RecoveryReason::Handled => match is_bound_of_node(error) {
+            true => "its work is kept; let it continue, or take what is there".to_owned(),
+            false => by_category(error.category()).to_owned(),
+        },
     }
+}
+
+/// Returns whether the failure is a bound that the node's own definition sets: one that no limit of the plan
+/// raises.
+fn is_bound_of_node(error: &NewError) -> bool {
+    error.category() == ErrorCategory::Budget && !error.detail().contains_key(LIMIT_KEY)
 }
 
 fn by_category(category: ErrorCategory) -> &'static str {
@@ -50,7 +62,7 @@ fn by_category(category: ErrorCategory) -> &'static str {
         ErrorCategory::Timeout
         | ErrorCategory::Connection
         | ErrorCategory::Overloaded
-        | ErrorCategory::RateLimit => "it failed again after every retry; resume when the other side answers",
+        | ErrorCategory::RateLimit => "resume when the other side answers",
         ErrorCategory::Resource => "free some disk, memory or handles, then resume",
         ErrorCategory::Auth => "check the key or the permission",
         ErrorCategory::InvalidInput => "it cannot be done as it was asked; ask differently",
@@ -86,6 +98,7 @@ pub(crate) fn command(verdict: RecoveryDecision, error: &NewError, plan: Option<
         | ErrorCategory::Validation
         | ErrorCategory::InvalidInput => format!("agents plan prompt {plan} \"…\" --replan"),
         ErrorCategory::Auth | ErrorCategory::Sandbox => "agents doctor".to_owned(),
+        ErrorCategory::Budget if is_bound_of_node(error) => format!("agents plan resume {plan}"),
         ErrorCategory::Budget => format!("agents plan resume {plan} --limit {limit}=…"),
         ErrorCategory::MergeConflict => format!("agents plan diff {plan} --conflicts"),
         ErrorCategory::Internal => format!("agents plan errors {plan}"),

@@ -34,7 +34,8 @@ use crate::plan::phase::Phase;
 /// The longest backoff.
 pub const BACKOFF_MAX: Duration = Duration::from_secs(60);
 
-/// The longest wait that is not worth asking a person about.
+/// The longest wait that is not worth asking a person about, unless the policy says otherwise: a person waits
+/// for the plan.
 pub const WAIT_MAX: Duration = Duration::from_secs(10 * 60);
 
 const SANDBOX_RETRIES_PER_STEP: usize = 1;
@@ -71,6 +72,7 @@ pub struct RecoveryPolicy {
     max_retries_per_plan: u32,
     replan: GateDecision,
     reversions_left: u8,
+    wait_max: Duration,
 }
 
 /// A value that the policy cannot have.
@@ -98,7 +100,14 @@ impl RecoveryPolicy {
     ) -> Result<RecoveryPolicy, RecoveryPolicyError> {
         at_most("recovery.max_retries_per_step", max_retries_per_step, RETRIES_PER_STEP_MAX)?;
         at_most("recovery.max_retries_per_plan", max_retries_per_plan, 1000)?;
-        Ok(RecoveryPolicy { max_retries_per_step, max_retries_per_plan, replan, reversions_left })
+        let wait_max = WAIT_MAX;
+        Ok(RecoveryPolicy { max_retries_per_step, max_retries_per_plan, replan, reversions_left, wait_max })
+    }
+
+    /// The same with another bound for the wait that the other side asks for: no person waits for the plan.
+    #[must_use]
+    pub fn with_wait_max(self, wait_max: Duration) -> RecoveryPolicy {
+        RecoveryPolicy { wait_max, ..self }
     }
 
     /// The same, for a step that says itself how often it is retried; no more than a step can be.
@@ -136,6 +145,7 @@ impl Default for RecoveryPolicy {
             max_retries_per_plan: 30,
             replan: GateDecision::Auto,
             reversions_left: 3,
+            wait_max: WAIT_MAX,
         }
     }
 }
@@ -178,7 +188,7 @@ pub enum RecoveryReason {
         /// Per plan.
         limit: u32,
     },
-    /// The other side asks for a wait beyond [`WAIT_MAX`].
+    /// The other side asks for a wait that is too long for the policy.
     WaitTooLong {
         /// The wait.
         wait: Duration,
@@ -232,7 +242,7 @@ impl RecoveryDecision {
         RecoveryAdvice {
             seq,
             action: self.action,
-            hint: advice::hint(self, error.category()),
+            hint: advice::hint(self, error),
             command: advice::command(self, error, plan),
         }
     }
@@ -313,7 +323,7 @@ fn retry(
     let attempt = retries + 1;
     let wait = error.retry_after().unwrap_or_default();
     let after = backoff(error.category(), attempt, jitter).max(wait);
-    if after > WAIT_MAX {
+    if after > policy.wait_max.max(BACKOFF_MAX) {
         return RecoveryDecision::new(RecoveryAction::Ask, RecoveryReason::WaitTooLong { wait });
     }
     RecoveryDecision::new(RecoveryAction::Retry { after, attempt }, RecoveryReason::RetriesLeft)

@@ -21,6 +21,9 @@ pub const DETAIL_CHARS_MAX: usize = 2000;
 /// Limits how many paths a step names at most.
 pub const PATHS_MAX: usize = 50;
 
+/// The key of the output of a strategist that gave no usable answer; its value says why.
+pub const NO_STRATEGY_KEY: &str = "$no_strategy";
+
 /// The strategy of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanStrategy {

@@ -20,7 +20,8 @@ fn a_provider_that_says_wait_41_minutes_is_brought_before_a_person() {
     let expected = RecoveryAdvice {
         seq: 1,
         action: RecoveryAction::Ask,
-        hint: "the other side asks to wait 41 min; resume when that is over".to_owned(),
+        hint: "the other side asks to wait 41 min; resume then, or detach the plan, which waits by itself"
+            .to_owned(),
         command: format!("agents plan resume {PLAN}"),
     };
     assert_eq!(answer, expected);

@@ -33,6 +33,29 @@ fn retry(after_ms: u64, attempt: u32) -> RecoveryAction {
 }
 
 #[test]
+fn a_limit_of_the_plan_is_raised_and_a_bound_of_the_node_is_continued() {
+    let detail = Detail::from([(LIMIT_KEY.to_owned(), "tokens".into())]);
+    let of_plan = |id| error(id, step(1, "code"), ErrorCategory::Budget).with_detail(detail.clone());
+    let advice = nth(&RecoveryPolicy::default(), 1, of_plan);
+    assert_eq!(advice.hint, "a limit of the plan is reached; resume with a higher one");
+    assert!(advice.command.ends_with(" --limit tokens=…"), "{}", advice.command);
+    let of_node = |id| error(id, step(1, "code"), ErrorCategory::Budget);
+    let advice = nth(&RecoveryPolicy::default(), 1, of_node);
+    assert!(!advice.command.contains("--limit"), "{}", advice.command);
+}
+
+#[test]
+fn a_plan_that_nobody_waits_for_waits_as_long_as_its_policy_lets_it() {
+    let hour = Duration::from_secs(3_600);
+    let limited = |id| error(id, step(1, "code"), ErrorCategory::RateLimit).with_retry_after(hour);
+    let action = |policy: &RecoveryPolicy| nth(policy, 1, limited).action;
+    assert_eq!(action(&RecoveryPolicy::default()), RecoveryAction::Ask);
+    let patient = RecoveryPolicy::default().with_wait_max(hour);
+    assert_eq!(action(&patient), RecoveryAction::Retry { after: hour, attempt: 1 });
+    assert_eq!(action(&patient.with_wait_max(hour / 2)), RecoveryAction::Ask);
+}
+
+#[test]
 fn each_category_recovers_as_the_table_says() {
     use RecoveryAction::{Ask, GiveUp, Revert};
     // The first answer, the last retry, and what follows when the retries of the step are spent.
@@ -224,30 +247,10 @@ fn each_answer_says_what_to_type() {
     };
     let table = [
         (ErrorCategory::Timeout, 1, "retry 1 of this step in 500 ms", "agents plan watch ID"),
-        (
-            ErrorCategory::Timeout,
-            2,
-            "it failed again after every retry; resume when the other side answers",
-            "agents plan resume ID",
-        ),
-        (
-            ErrorCategory::Connection,
-            2,
-            "it failed again after every retry; resume when the other side answers",
-            "agents plan resume ID",
-        ),
-        (
-            ErrorCategory::Overloaded,
-            2,
-            "it failed again after every retry; resume when the other side answers",
-            "agents plan resume ID",
-        ),
-        (
-            ErrorCategory::RateLimit,
-            2,
-            "it failed again after every retry; resume when the other side answers",
-            "agents plan resume ID",
-        ),
+        (ErrorCategory::Timeout, 2, "resume when the other side answers", "agents plan resume ID"),
+        (ErrorCategory::Connection, 2, "resume when the other side answers", "agents plan resume ID"),
+        (ErrorCategory::Overloaded, 2, "resume when the other side answers", "agents plan resume ID"),
+        (ErrorCategory::RateLimit, 2, "resume when the other side answers", "agents plan resume ID"),
         (ErrorCategory::RateLimit, 1, "retry 1 of this step in 2 s", "agents plan watch ID"),
         (
             ErrorCategory::Resource,
@@ -278,8 +281,8 @@ fn each_answer_says_what_to_type() {
         (
             ErrorCategory::Budget,
             1,
-            "a limit of the plan is reached; resume with a higher one",
-            "agents plan resume ID --limit cost=…",
+            "its work is kept; let it continue, or take what is there",
+            "agents plan resume ID",
         ),
         (
             ErrorCategory::Internal,
@@ -324,7 +327,9 @@ fn each_reason_to_ask_says_what_to_do() {
     );
     for (secs, shown) in [(601, "10 min"), (3_599, "59 min")] {
         let waiting = |id| of(ErrorCategory::Timeout)(id).with_retry_after(Duration::from_secs(secs));
-        let hint = format!("the other side asks to wait {shown}; resume when that is over");
+        let hint = format!(
+            "the other side asks to wait {shown}; resume then, or detach the plan, which waits by itself"
+        );
         assert_eq!(told(RecoveryPolicy::default(), 1, &waiting), expect(&hint, "agents plan resume ID"));
     }
     for (secs, shown) in [(1, "1 s"), (119, "119 s"), (120, "2 min")] {

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use domain::plan::strategy::NO_STRATEGY_KEY;
 use domain::{ApplyRecord, ChangeEntry, EventKind, EventRecord, JobState, Ms, PathChange, carriers};
 use domain::{
     CallNumber, CallState, CaptureOmissions, ErrorCategory, ErrorHistory, Job, Ledger, NetChange,
-    NodeOutcome, NodeRun, PhaseTime, Plan, PlanId, SandboxRecord, ToolCall, ValidationOutcome,
+    NodeOutcome, NodeRun, Phase, PhaseTime, Plan, PlanId, SandboxRecord, ToolCall, ValidationOutcome,
     ValidationResult, ValidationSummary, WallMs, fold, net_hash, phase_times,
 };
 use store::{JobStoreError, PlanFilter, PlanStoreError, Store, StoreError};
@@ -125,6 +126,8 @@ pub struct PlanDetails {
     pub waits: Option<WaitReason>,
     /// The answer of the plan: the text of its actor's result; `None` while there is none.
     pub answer: Option<String>,
+    /// The reason why its strategist gave no strategy; `None` if it gave one, or there is none.
+    pub no_strategy: Option<String>,
     /// The errors of the plan.
     pub errors: ErrorHistory,
     /// The limits of the plan, and its use of them.
@@ -204,6 +207,7 @@ impl Engine {
             calls,
             insertions,
             deletions,
+            no_strategy: no_strategy(&plan, &runs),
             answer: answer(&plan, &runs).map(|run| run.text.clone()).filter(|text| !text.trim().is_empty()),
             validations,
             net,
@@ -320,6 +324,14 @@ impl crate::engine::EngineInner {
         calls.retain(|call| call.new.attempt == plan.attempt);
         Ok(calls)
     }
+}
+
+/// Returns the reason why the strategist of the plan gave no strategy.
+fn no_strategy(plan: &Plan, runs: &[NodeRun]) -> Option<String> {
+    let strategist = plan.spec.strategist.as_ref()?;
+    let is_it = |run: &&NodeRun| run.phase == Phase::Strategize && run.path == strategist.result;
+    let why = runs.iter().find(is_it)?.json.get(NO_STRATEGY_KEY)?;
+    why.as_str().map(str::to_owned)
 }
 
 /// Returns the results of the checks among these calls.

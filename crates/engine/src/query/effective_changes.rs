@@ -23,6 +23,8 @@ use serde_json::{Value, json};
 pub(crate) const TAKE_BACK: &str = "take_back";
 /// The tool that records the changes of the last attempt as the beginning of a revision.
 pub(crate) const CARRY_OVER: &str = "carry_over";
+/// The tool that keeps the work of a node which a limit stopped: the node continues from there.
+pub(crate) const KEEP_WORK: &str = "keep_work";
 
 /// Returns the arguments of a call by which the user returns to the state after an entry; 0 is the beginning.
 pub(crate) fn rolling_back(to: u64) -> Value {
@@ -34,13 +36,15 @@ pub(crate) fn taking_back(nodes: &BTreeSet<String>) -> Value {
     json!({ "nodes": nodes })
 }
 
-/// Returns the calls whose entries need no revert: those of earlier attempts that a revision began with, the
-/// reverted ones, and those that reverted them.
+/// Returns the calls whose entries need no revert: those of earlier attempts that a revision began with, those
+/// of nodes that continue, the reverted ones, and those that reverted them.
 /// If both are still visible, a later change of another node remained between them.
 pub(crate) fn dealt_with(calls: &[ToolCall]) -> BTreeSet<CallNumber> {
     let RevertedCalls(taken_back) = RevertedCalls::from_calls(calls);
     let carried = calls.iter().filter(|call| call.new.tool == CARRY_OVER).map(|call| call.no);
-    taken_back.into_iter().flat_map(|(by, what)| what.into_iter().chain([by])).chain(carried).collect()
+    let kept = calls.iter().filter(|call| is_kept(call, calls)).map(|call| call.no);
+    let taken_back = taken_back.into_iter().flat_map(|(by, what)| what.into_iter().chain([by]));
+    taken_back.chain(carried).chain(kept).collect()
 }
 
 /// Returns the effective entries of an attempt, in order.
@@ -160,12 +164,22 @@ impl RevertedCalls {
     }
 }
 
+/// Returns true if one of these calls keeps the work of this one.
+fn is_kept(call: &ToolCall, by: &[ToolCall]) -> bool {
+    by.iter().any(|keeps| {
+        keeps.new.tool == KEEP_WORK && keeps.no > call.no && keeps.new.is_of(call.new.attempt, &call.new.node)
+    })
+}
+
 /// Returns the calls that a call reverted. A call of an older version reverted every call that had not ended
 /// well.
 fn taken_by(call: &ToolCall, calls: &[ToolCall]) -> BTreeSet<CallNumber> {
     let nodes = call.new.requested.get("nodes").and_then(Value::as_array);
+    let before = calls.iter().take_while(|earlier| earlier.no < call.no).count();
     let is_taken = |other: &&ToolCall| match nodes {
-        Some(nodes) => nodes.iter().any(|node| node == other.new.node.as_str()),
+        Some(nodes) => {
+            nodes.iter().any(|node| node == other.new.node.as_str()) && !is_kept(other, &calls[..before])
+        }
         None => other.new.tool != TAKE_BACK && other.state() != CallState::Ok,
     };
     calls.iter().filter(|other| other.no < call.no).filter(is_taken).map(|other| other.no).collect()

@@ -111,9 +111,13 @@ pub(crate) struct TimeLeft {
     pub(crate) reached: LimitReached,
 }
 
-/// The time of a run, from its beginning to its end.
+/// The time of a run, from its beginning to its end, without its long waits for a provider.
 #[derive(Default)]
-pub(crate) struct RunTime(Mutex<Option<Ms>>);
+pub(crate) struct RunTime {
+    began: Mutex<Option<Ms>>,
+    /// The long waits so far, in milliseconds, and the part of them that the end of the run was put off for.
+    waited: Mutex<(u64, u64)>,
+}
 
 impl RunTime {
     /// Begins to count, if any time is left to the plan.
@@ -134,15 +138,30 @@ impl RunTime {
         if left == 0 {
             return Err(RunError::Limit { node: run.phase().to_string(), reached });
         }
-        *lock(&self.0) = Some(Ms::from(engine.clock.now()));
+        *lock(&self.began) = Some(Ms::from(engine.clock.now()));
         let reached = LimitReached { used: max, ..reached };
         Ok(TimeLeft { left: Duration::from_millis(left), reached })
     }
 
+    /// A wait begins that does not count.
+    pub(crate) fn add_wait(&self, wait: Duration) {
+        let mut waited = lock(&self.waited);
+        waited.0 = waited.0.saturating_add(ms(wait));
+    }
+
+    /// Returns the time by which the end of the run is put off: all waits since the last question.
+    pub(crate) fn take_extension(&self) -> Option<Duration> {
+        let mut waited = lock(&self.waited);
+        let more = waited.0.saturating_sub(waited.1);
+        waited.1 = waited.0;
+        (more > 0).then_some(Duration::from_millis(more))
+    }
+
     /// Adds what the run took.
     pub(crate) async fn end(&self, engine: &EngineInner, job: &JobRun, finisher: &Finisher) {
-        let Some(began) = lock(&self.0).take() else { return };
-        let took = ms(Ms::from(engine.clock.now()).since(began)).max(1);
+        let Some(began) = lock(&self.began).take() else { return };
+        let (waited, _) = *lock(&self.waited);
+        let took = ms(Ms::from(engine.clock.now()).since(began)).saturating_sub(waited).max(1);
         // A run that lost its lease adds nothing more.
         let _ = engine
             .store

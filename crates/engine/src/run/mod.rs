@@ -326,15 +326,21 @@ impl JobRunner for PhaseRunner {
             Err(stopped) => return Err(failure_of(run, stopped).await),
         };
         let mut phase = std::pin::pin!(self.phase(run));
-        let phase = tokio::select! {
-            phase = &mut phase => phase,
-            () = tokio::time::sleep(time.left) => {
-                let failure = accounting::report_limit(run, run.phase().to_string(), &time.reached).await;
-                job.token().cancel(CancelReason::Timeout);
-                // Its processes are killed by now; what it had in hand comes to an end, or is dropped by the worker.
-                let _ = phase.await;
-                return Err(failure);
+        let mut left = time.left;
+        let phase = loop {
+            tokio::select! {
+                phase = &mut phase => break phase,
+                () = tokio::time::sleep(left) => {}
             }
+            if let Some(more) = state.time.take_extension() {
+                left = more;
+                continue;
+            }
+            let failure = accounting::report_limit(run, run.phase().to_string(), &time.reached).await;
+            job.token().cancel(CancelReason::Timeout);
+            // Its processes are killed by now; what it had in hand comes to an end, or is dropped by the worker.
+            let _ = phase.await;
+            return Err(failure);
         };
         match phase {
             Ok(()) => Ok(()),

@@ -30,7 +30,7 @@ use domain::ErrorCategory;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::error::{Cause, ModelError};
+use super::error::{Cause, ContextOverflow, ModelError};
 use super::request::{Message, ModelAnswer, ModelRequest};
 use super::tool_spec::ToolSpec;
 
@@ -157,6 +157,8 @@ struct RecordedError {
     message: String,
     retry_after_ms: Option<u64>,
     was_sent: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    overflow: Option<ContextOverflow>,
 }
 
 /// The parts of a request that decide the answer.
@@ -239,6 +241,7 @@ impl RecordedError {
             message: error.message.clone(),
             retry_after_ms: error.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
             was_sent: error.was_sent,
+            overflow: error.overflow,
         }
     }
 
@@ -248,6 +251,7 @@ impl RecordedError {
             message: self.message.clone(),
             retry_after: self.retry_after_ms.map(Duration::from_millis),
             was_sent: self.was_sent,
+            overflow: self.overflow,
             cause: Cause::Provider,
         }
     }

@@ -118,6 +118,7 @@ pub enum SettingKey {
     PolicyTrust,
     RecoveryMaxRetriesPerPlan,
     RecoveryMaxRetriesPerStep,
+    RecoveryWaitMax,
     RetentionDays,
     RetentionMaxMb,
     SandboxCopyMaxFiles,
@@ -171,7 +172,7 @@ pub fn entry_named(name: &str) -> Option<&'static SettingEntry> {
 }
 
 /// All settings, by name.
-pub static ENTRIES: [SettingEntry; 85] = joined([&BEFORE_CONTEXT, &CONTEXT, &AFTER_CONTEXT]);
+pub static ENTRIES: [SettingEntry; 86] = joined([&BEFORE_CONTEXT, &CONTEXT, &AFTER_CONTEXT]);
 
 /// The parts of the table as one.
 const fn joined<const ALL: usize>(parts: [&[SettingEntry]; 3]) -> [SettingEntry; ALL] {
@@ -287,7 +288,7 @@ const BEFORE_CONTEXT: [SettingEntry; 12] = [
     },
 ];
 
-const AFTER_CONTEXT: [SettingEntry; 37] = [
+const AFTER_CONTEXT: [SettingEntry; 38] = [
     SettingEntry {
         key: SettingKey::Invariants,
         name: "invariants",
@@ -527,6 +528,14 @@ const AFTER_CONTEXT: [SettingEntry; 37] = [
         default: "3",
         scope: SettingScope::Anybody,
         doc: "maximum number of retries per step after a transient error",
+    },
+    SettingEntry {
+        key: SettingKey::RecoveryWaitMax,
+        name: "recovery.wait_max",
+        shape: ValueShape::Span { min_s: 0, max_s: 86_400 },
+        default: "6h",
+        scope: SettingScope::Anybody,
+        doc: "the longest rate limit of a provider that a detached plan waits for; the time limit does not count that",
     },
     SettingEntry {
         key: SettingKey::RetentionDays,

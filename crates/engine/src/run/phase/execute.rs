@@ -8,6 +8,9 @@
 //! begins again. If a node with a valid end has changed the same file since, its change stays: the inverse is
 //! merged with it (`plan_sandbox::revert`). Only if both changed the same lines a person is asked.
 //!
+//! A model that a limit stopped (its turns, or tokens, cost, time or calls of the plan) is not begun again.
+//! Its changes stay, which a call of its own records, and it continues its conversation (`node::model`).
+//!
 //! If the changes of a command could not be captured, its sandbox was retained. That one is opened again,
 //! captured, and the command is not run a second time.
 //!
@@ -20,11 +23,16 @@ use std::time::Duration;
 
 use actors::tool::Catalog;
 use domain::{
-    ChangeEntry, ErrorCategory, NodeKind, Plan, PlanStep, RecoveryAction, RelPath, ToolCall, fold_all,
+    CallEnd, CallState, ChangeEntry, ErrorCategory, ErrorRecord, NewCall, NodeKind, Phase, Plan, PlanStep,
+    RecoveryAction, RelPath, ToolCall, fold_all,
 };
+use serde_json::Value;
+use store::CallAuthority;
+use worker::EndedCall;
 
 use super::repair;
-use crate::query::effective_changes::dealt_with;
+use crate::query::details::ASK_MODEL;
+use crate::query::effective_changes::{KEEP_WORK, dealt_with};
 use crate::query::forecast::store_footprint;
 use crate::run::context::RunContext;
 use crate::run::graph;
@@ -72,6 +80,7 @@ pub(crate) async fn report_and_decide(
 /// Takes the plan from its present progress to the end of its graph and checks.
 async fn round(actor: &GraphRun<'_>) -> Result<RoundEnd, RunError> {
     let mut progress = progress(actor, "").await?;
+    keep_stopped_work(actor, &progress.settled(actor.steps)).await?;
     if needs_sandbox(actor.plan) && begin(actor, &progress).await? {
         progress = super::execute::progress(actor, "").await?;
     }
@@ -138,6 +147,43 @@ pub(crate) async fn begin(actor: &GraphRun<'_>, progress: &GraphProgress) -> Res
         plan_sandbox::put_back(actor.run, fold_all(&standing.finished)).await?;
     }
     Ok(false)
+}
+
+/// Records for every model that the last limit stopped that its work stays.
+async fn keep_stopped_work(actor: &GraphRun<'_>, settled: &BTreeSet<String>) -> Result<(), RunError> {
+    let RunContext { engine, job, plan, .. } = actor.run;
+    let history = engine.store.history(plan.id).await?;
+    let is_limit = |record: &&ErrorRecord| {
+        let error = &record.error;
+        let is_of_this = error.phase() == Phase::Execute && error.step().attempt == plan.attempt;
+        error.category() == ErrorCategory::Budget && is_of_this
+    };
+    if history.last_failure().filter(is_limit).is_none() {
+        return Ok(());
+    }
+    let calls = engine.calls(plan).await?;
+    let asked = calls.iter().filter(|call| call.new.tool == ASK_MODEL && call.state() == CallState::Ok);
+    let unfinished: BTreeSet<&str> =
+        asked.map(|call| call.new.node.as_str()).filter(|node| !settled.contains(*node)).collect();
+    for node in unfinished {
+        let last = calls.iter().rfind(|call| call.new.node == node);
+        if last.is_some_and(|call| call.new.tool == KEEP_WORK) {
+            continue;
+        }
+        let effect = job.enter()?;
+        let new = NewCall {
+            attempt: plan.attempt,
+            node: node.to_owned(),
+            tool: KEEP_WORK.to_owned(),
+            requested: Value::Null,
+            effective: Value::Null,
+        };
+        let call = engine.store.begin_call(&effect, &job.claim(), new).await?;
+        let end = engine.ended(call.started, (CallState::Ok, None, Value::Null));
+        let end = EndedCall::new(&call, CallEnd { duration_ms: 0, ..end });
+        job.context().end_call(CallAuthority::Effect(&effect), end).await?;
+    }
+    Ok(())
 }
 
 /// The effective entries, by whether the nodes that made them are finished.

@@ -6,7 +6,7 @@
 //! 2. The decisions are recorded in one step: the strategy, and below it the choices. A plan that is
 //!    interrupted before that step has no decision of it, and the node that reported them is not asked again.
 
-use domain::plan::strategy::PlanStrategy;
+use domain::plan::strategy::{NO_STRATEGY_KEY, PlanStrategy};
 use domain::{
     Decision, DecisionKind, NewDecision, NodeKind, NodeRun, Phase, Plan, PlanStep, StepDecision, Strategist,
 };
@@ -101,7 +101,10 @@ fn decided(plan: &Plan, strategist: &Strategist, runs: &[NodeRun]) -> Result<Vec
         kind: DecisionKind::Strategy,
         question: "How is it done?".to_owned(),
         chosen: if chosen.is_empty() { "as the task says".to_owned() } else { chosen },
-        rationale: format!("thought out by {}", strategist.name),
+        rationale: match json.get(NO_STRATEGY_KEY).and_then(Value::as_str) {
+            Some(why) => format!("{} gave no strategy: {why}", strategist.name),
+            None => format!("thought out by {}", strategist.name),
+        },
         confidence: least,
         ..blank(plan, &strategist.result)
     };

@@ -4,7 +4,8 @@
 //! | reported to the model | recorded as |
 //! |---|---|
 //! | a call that cannot be made: no such tool, no JSON, wrong arguments, not allowed, a path outside | model_output |
-//! | an answer that was cut off, or does not fit `output`; too many calls at once; the same call again and again | model_output |
+//! | an answer that was cut off, or does not fit `output`; too many calls at once; the same call again and again; no change at all | model_output |
+//! | a conversation that was too long for the model, and was shortened | invalid_input |
 //! | a tool that failed, took too long, broke down, went away, or answered what its schema forbids | tool |
 //! | what belongs to the work: nothing at a path, a text that does not occur, a command that exits with 1 | nothing |
 //!
@@ -29,6 +30,10 @@ use crate::run::node::{ActiveNode, bounded};
 use crate::run::{RunError, accounting, record_until_stored};
 use worker::EndedCall;
 
+/// The key of a turn's number among the arguments of a question, counted from 1 in each try of a node. A try
+/// that continues an earlier one counts on.
+pub(super) const TURN_KEY: &str = "turn";
+
 /// A question that is stored and has no end yet.
 pub(crate) struct ModelCallRecord(ToolCall);
 
@@ -37,13 +42,14 @@ impl ModelCallRecord {
     pub(crate) async fn begin(
         caller: &ModelCaller<'_, '_>,
         effect: &Effect,
+        turn: u32,
     ) -> Result<ModelCallRecord, RunError> {
         let node = caller.node;
         let new = NewCall {
             attempt: node.plan.attempt,
             node: node.path.to_owned(),
             tool: ASK_MODEL.to_owned(),
-            requested: json!({ "model": caller.model }),
+            requested: json!({ "model": caller.model, TURN_KEY: turn }),
             effective: Value::Null,
         };
         accounting::begin(node.run, effect, new).await.map(ModelCallRecord)
@@ -79,7 +85,7 @@ impl ModelCallRecord {
                         CallState::TimedOut
                     }
                     (Cause::Cancelled(_), _) => CallState::Cancelled,
-                    (Cause::Provider | Cause::Drift(_), _) => CallState::Failed,
+                    (Cause::Provider | Cause::NotRunning | Cause::Drift(_), _) => CallState::Failed,
                 };
                 (state, Some(error.to_string()), Value::Null)
             }

@@ -5,11 +5,15 @@
 //! 2. The system prompt, the first message and everything that was said in words stay. To make room, results
 //!    of tools are replaced by a note, the oldest first. Long arguments of calls follow, the oldest first. At
 //!    last the middle of the newest results is left out.
-//! 3. When room is made, it is a quarter of the window, so that the provider's cache stays valid for several
+//! 3. A window that the model's server reports takes the place of the assumed one, and what does not fit into
+//!    it is left out in the same way.
+//! 4. When room is made, it is a quarter of the window, so that the provider's cache stays valid for several
 //!    turns.
 
-use actors::model::{Message, ModelRequest, ResolvedModel, ToolResult, ToolSpec, ToolUse, estimate};
-use actors::tool::head_and_tail;
+use actors::model::{
+    ContextOverflow, Message, ModelRequest, ResolvedModel, ToolResult, ToolSpec, ToolUse, estimate,
+};
+use actors::tool::{first_and_last_lines, head_and_tail};
 use domain::context::Budget;
 use domain::{ErrorCategory, ModelTask};
 use serde_json::{Value, json};
@@ -30,6 +34,10 @@ const SHORT_BYTES: usize = 512;
 /// The fewest bytes that are left of the newest results, together.
 const NEWEST_BYTES_MIN: usize = 1024;
 const BYTES_PER_TOKEN: u64 = 3;
+/// The part by which a conversation is shortened at least that its server finds too long: one of so many.
+const OVERFLOW_PART: u64 = 8;
+/// In place of the middle of a new result for which there is no room.
+const LEFT_OUT: &str = "there is no room for more; ask for less at a time";
 
 /// A conversation.
 pub(crate) struct Conversation {
@@ -69,6 +77,8 @@ impl Conversation {
             return Err(RunError::failed(ErrorCategory::InvalidInput, message));
         }
         let window_tokens = resolved.context_tokens.map_or(WINDOW_TOKENS, u64::from);
+        let window_tokens =
+            window_tokens.min(node.engine.models.learnt_window(&task.model).unwrap_or(u64::MAX));
         // Half of a small window is for what is read.
         let half = u32::try_from(window_tokens / 2).unwrap_or(u32::MAX);
         let max_tokens = resolved.answer_tokens.unwrap_or(ANSWER_TOKENS).min(half).max(1);
@@ -126,16 +136,32 @@ impl Conversation {
 
     /// Adds the turns of the attempt that this one continues, and the changes that were requested of it.
     pub(crate) fn continue_with(&mut self, turns: Vec<Message>, requests: &str) {
-        self.request.messages.extend(turns);
         let request = format!(
             "Your earlier changes are already in the working tree. Requested changes:\n{}",
             requests.trim()
         );
+        self.continue_after(turns, request);
+    }
+
+    /// Adds the turns of this node before a limit stopped it.
+    pub(crate) fn continue_stopped(&mut self, turns: Vec<Message>) {
+        let request = "You were stopped by a limit, and may continue now. Your changes so far are in the working \
+                       tree. Read a file again before you change it.";
+        self.continue_after(turns, request.to_owned());
+    }
+
+    fn continue_after(&mut self, turns: Vec<Message>, request: String) {
+        self.request.messages.extend(turns);
         match self.request.messages.last_mut() {
             // Providers take no two messages of the same side in a row.
             Some(Message::User(prompt)) => *prompt = format!("{prompt}\n\n{request}"),
             Some(Message::Assistant { .. } | Message::Results(_)) | None => self.add_user_message(request),
         }
+    }
+
+    /// The present window.
+    pub(crate) fn window_tokens(&self) -> u64 {
+        self.window_tokens
     }
 
     /// The number of times that earlier results were left out.
@@ -162,15 +188,51 @@ impl Conversation {
         self.request.messages.extend(exchange(kept(text), calls, results));
     }
 
-    /// The model's answer was cut off: it is to answer again, in fewer words.
+    /// The number of tokens after which an answer is cut off.
+    pub(crate) fn answer_tokens(&self) -> u32 {
+        self.request.max_tokens
+    }
+
+    /// The model's answer was cut off: it is to continue.
     pub(crate) fn cut_off(&mut self, text: String) {
         let message = format!(
-            "Your answer was cut off after {} tokens, and nothing of it was done. Answer again and be shorter: make \
-             one call at a time, and large changes in several small edits.",
+            "Your answer was cut off after {} tokens. Continue it exactly where it stopped, and repeat nothing of it.",
             self.request.max_tokens
         );
         self.said(text);
         self.add_user_message(message);
+    }
+
+    /// The model's last words came without a call, and nothing is changed.
+    pub(crate) fn changed_nothing(&mut self, text: &str) {
+        self.said(text.to_owned());
+        self.add_user_message(
+            "You ended your turn, but no file is changed. Words change nothing: if the task needs changes, make them \
+             now by calling your tools. If it needs none, say why, and you are done."
+                .to_owned(),
+        );
+    }
+
+    /// The model's server finds the conversation too long: the window becomes the one that it reports, in the
+    /// measure of our estimates, and without a report a part of what was sent. Returns false if that is no
+    /// smaller than before.
+    pub(crate) fn overflowed(&mut self, overflow: ContextOverflow) -> bool {
+        let (needed, before) = (self.needed(), self.window_tokens);
+        let reported = match (overflow.window_tokens, overflow.sent_tokens) {
+            // The estimate of what was sent says how much our measure is off.
+            (Some(window), Some(sent)) if sent > window => {
+                let scaled = u128::from(needed) * u128::from(window) / u128::from(sent);
+                window.min(u64::try_from(scaled).unwrap_or(u64::MAX))
+            }
+            (Some(window), _) => window,
+            (None, _) => needed,
+        };
+        // Whatever it reports, what was sent is too much.
+        let window = reported.min(needed.saturating_sub(needed / OVERFLOW_PART)).min(before);
+        self.window_tokens = window;
+        let half = u32::try_from(window / 2).unwrap_or(u32::MAX);
+        self.request.max_tokens = self.request.max_tokens.min(half).max(1);
+        window < before
     }
 
     /// The model's last answer is none that `output` wants.
@@ -219,7 +281,7 @@ impl Conversation {
         let room = all.saturating_sub(usize::try_from(over).unwrap_or(usize::MAX)).max(NEWEST_BYTES_MIN);
         let each = room / results.len().max(1);
         for result in results.iter_mut().filter(|result| result.text.len() > each) {
-            result.text = head_and_tail(&result.text, each / 4, each / 2);
+            result.text = first_and_last_lines(&result.text, each / 4 * 3, LEFT_OUT);
         }
     }
 }
@@ -339,7 +401,35 @@ mod tests {
         assert_eq!(calls[0].arguments["content"], "[left out to make room: 9002 bytes]");
         assert_eq!(calls[0].arguments["path"], "p");
         let newest = results(&conversation)[1];
-        assert!(newest.contains("bytes left out") && newest.len() < 10_000, "{}", newest.len());
+        assert!(
+            newest.contains("[… left out here: there is no room") && newest.len() < 10_000,
+            "{}",
+            newest.len()
+        );
+    }
+
+    #[test]
+    fn an_overflow_makes_the_window_smaller_by_what_the_server_reports() {
+        let told = |window_tokens, sent_tokens| ContextOverflow { window_tokens, sent_tokens };
+        let after = |overflow| {
+            let mut conversation = talk(100_000);
+            add(&mut conversation, "1", 10, 30_000);
+            let needed = conversation.needed();
+            (conversation.overflowed(overflow), conversation.window_tokens, needed)
+        };
+        let (is_smaller, window, _) = after(told(Some(4_000), None));
+        assert_eq!((is_smaller, window), (true, 4_000));
+        // By its count twice as much was sent as by ours, so that half of its window is ours.
+        let needed = after(told(None, None)).2;
+        assert_eq!(after(told(Some(8_000), Some(needed * 2))).1, 4_000);
+        // Without numbers, or with ones that explain nothing, a part of what was sent.
+        assert_eq!(after(told(None, None)).1, needed - needed / 8);
+        assert_eq!(after(told(Some(1_000_000), None)).1, needed - needed / 8);
+        let mut conversation = talk(100_000);
+        add(&mut conversation, "1", 10, 30_000);
+        assert!(conversation.overflowed(told(Some(3_000), None)));
+        let asked = estimate(conversation.question().unwrap()).total();
+        assert!(asked <= 3_000, "{asked}");
     }
 
     #[test]

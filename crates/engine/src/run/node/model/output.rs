@@ -11,19 +11,26 @@ pub(crate) struct OutputSchema {
     shown: String,
 }
 
+/// An answer that does not match. In words for the model it has the schema, which people find in the logs.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{problem}. It must be one JSON object that matches this schema: {schema}")]
+pub(crate) struct OutputMismatch {
+    pub(crate) problem: String,
+    schema: String,
+}
+
 impl OutputSchema {
     pub(crate) fn new(schema: &Value) -> Result<OutputSchema, SchemaError> {
         Ok(OutputSchema { schema: Schema::new(schema)?, shown: schema.to_string() })
     }
 
-    /// The JSON of an answer.
+    /// Reads the JSON of an answer.
     ///
     /// # Errors
-    /// What is wrong with it, and what is wanted, for the model.
-    pub(crate) fn read(&self, text: &str) -> Result<Value, String> {
-        let wanted = |what: &str| {
-            Err(format!("{what}. It must be one JSON object that matches this schema: {}", self.shown))
-        };
+    /// Returns an error if it is no JSON object, or does not match.
+    pub(crate) fn read(&self, text: &str) -> Result<Value, OutputMismatch> {
+        let wanted =
+            |what: &str| Err(OutputMismatch { problem: what.to_owned(), schema: self.shown.clone() });
         let value = match json_in(text) {
             Ok(value @ Value::Object(_)) => value,
             Ok(_) => return wanted("it is JSON, but not an object"),
@@ -88,7 +95,7 @@ mod tests {
             ("{}", "`ok` is missing"),
             (r#"{"ok": 1}"#, "`ok`: "),
         ] {
-            let why = wanted().read(text).unwrap_err();
+            let why = wanted().read(text).unwrap_err().to_string();
             assert!(why.starts_with(says) && why.contains(r#""required":["ok"]"#), "{text}: {why}");
         }
     }

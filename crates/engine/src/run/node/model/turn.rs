@@ -3,6 +3,8 @@
 //! | the failure | what is done |
 //! |---|---|
 //! | passes by itself; a stream that broke, an answer that is none | recorded by the recovery; the same turn again, if it says so |
+//! | a conversation that is too long for the model | shortened, and asked again ([`OVERFLOWS_MAX`] times) |
+//! | a server on this machine that is not running | recorded by the recovery, which asks a person |
 //! | a provider that rests | waited for, until it admits |
 //! | the same for longer than [`WAIT_MAX`] | recorded by the recovery, which asks a person |
 //! | a replay that is asked what was not recorded | the node fails at once |
@@ -15,7 +17,7 @@
 //! 2. Nothing is counted, reserved or recorded before the provider admits: a caller that is turned away has
 //!    made no try. An admitted caller that does not ask lets the next one in. A node that ends because of a
 //!    provider's failures ends with the provider's last message.
-//! 3. The conversation is the same in every try of a turn.
+//! 3. The conversation is the same in every try of a turn, unless it was too long.
 //!
 //! # Not here
 //! The end of the node: its scope decides (`super::in_time`). The time limit of one call: its provider's
@@ -26,15 +28,21 @@ use std::time::Duration;
 use actors::model::{
     Cause, ModelAnswer, ModelCallPermit, ModelError, ModelRequest, OpenBreaker, ResolvedModel, estimate,
 };
-use domain::{CallNumber, ErrorCategory, ErrorClass, NodeWait, RecoveryAction, WAIT_MAX};
+use domain::{
+    CallNumber, ErrorCategory, ErrorClass, NodeWait, PlanStep, RecoveryAction, WAIT_MAX, format_wait,
+};
 
 use super::budget::SpendReservation;
-use super::call_record::ModelCallRecord;
+use super::call_record::{FaultLog, ModelCallRecord};
 use super::conversation::Conversation;
 use crate::run::context::RunContext;
 use crate::run::node::ActiveNode;
 use crate::run::{PhaseFailure, ReportedFailure, RunError, report_failure};
 
+/// The number of times that a conversation is shortened for one turn.
+const OVERFLOWS_MAX: u32 = 4;
+/// The shortest wait that is reported.
+const LONG_WAIT: Duration = Duration::from_secs(60);
 /// The shortest time after which a node looks again that waits for the try of another node.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// The maximum extra time, chosen at random, in milliseconds.
@@ -49,16 +57,23 @@ pub(crate) struct ModelCaller<'a, 'n> {
     /// `PROVIDER/NAME`.
     pub(crate) model: &'a str,
     pub(crate) resolved: &'a ResolvedModel,
+    /// The faults of this run of the node.
+    pub(crate) faults: FaultLog,
 }
 
 impl ModelCaller<'_, '_> {
-    /// Returns the answer to the last message of the conversation.
-    pub(crate) async fn ask(&self, conversation: &mut Conversation) -> Result<ModelAnswer, RunError> {
+    /// Returns the answer to the last message of the conversation. `turn` is its number.
+    pub(crate) async fn ask(
+        &mut self,
+        conversation: &mut Conversation,
+        turn: u32,
+    ) -> Result<ModelAnswer, RunError> {
         let node = self.node;
-        let question = conversation.question().map_err(|error| node.unfit(&error))?;
+        let mut overflows = 0;
         loop {
+            let question = conversation.question().map_err(|error| node.unfit(&error))?;
             let admitted = self.admitted().await?;
-            let (no, answer) = self.once(admitted, question).await?;
+            let (no, answer) = self.once(admitted, question, turn).await?;
             let error = match answer {
                 Ok(answer) => {
                     let read = answer.usage.tokens_in;
@@ -68,23 +83,40 @@ impl ModelCaller<'_, '_> {
                 Err(error) => error,
             };
             let message = format!("node {}: {error}", node.path);
+            if let Some(overflow) = error.overflow.filter(|_| overflows < OVERFLOWS_MAX)
+                && conversation.overflowed(overflow)
+            {
+                overflows += 1;
+                node.engine.models.learn_window(self.model, conversation.window_tokens());
+                let message = format!("{message}: the conversation is shortened and sent again");
+                self.faults.note(node, ErrorCategory::InvalidInput, &message, Some(no)).await?;
+                continue;
+            }
             if !is_tried_again(&error) {
                 return Err(match error.cause {
                     Cause::Cancelled(_) => RunError::Cancelled,
-                    Cause::Provider => RunError::failed(error.category, message).of_call(no),
+                    Cause::Provider | Cause::NotRunning => {
+                        RunError::failed(error.category, message).of_call(no)
+                    }
                     Cause::Drift(_) => RunError::failed(error.category, message + ASKS_ITSELF).of_call(no),
                 });
             }
+            let message = match error.retry_after.filter(|wait| *wait >= LONG_WAIT) {
+                Some(wait) => format!("{message} (it asks to wait {})", format_wait(wait)),
+                None => message,
+            };
             let failure = PhaseFailure {
                 category: error.category,
                 message,
                 call: Some(no),
                 retry_after: error.retry_after,
             };
-            let ReportedFailure { message, recovery } =
-                report_failure(node.run, Some(node.step), failure).await;
+            // No wait starts a server.
+            let retries = if error.cause == Cause::NotRunning { Some(0) } else { node.step.retries };
+            let step = PlanStep { retries, ..node.step.clone() };
+            let ReportedFailure { message, recovery } = report_failure(node.run, Some(&step), failure).await;
             match recovery.map(|recovery| recovery.action) {
-                Some(RecoveryAction::Retry { after, .. }) => self.pause(after).await?,
+                Some(RecoveryAction::Retry { after, .. }) => self.wait_to_retry(after).await?,
                 Some(
                     RecoveryAction::Revert
                     | RecoveryAction::Ask
@@ -147,10 +179,11 @@ impl ModelCaller<'_, '_> {
         &self,
         admitted: ModelCallPermit<'_>,
         question: &ModelRequest,
+        turn: u32,
     ) -> Result<(CallNumber, Result<ModelAnswer, ModelError>), RunError> {
         // Held until all is settled: who cancels waits for that, and the provider leaves at once.
         let effect = self.node.enter()?;
-        let kept = ModelCallRecord::begin(self, &effect).await?;
+        let kept = ModelCallRecord::begin(self, &effect, turn).await?;
         let reserved = match SpendReservation::reserve(self, &effect, estimate(question)).await {
             Ok(reserved) => reserved,
             Err(stopped) => {
@@ -164,6 +197,26 @@ impl ModelCaller<'_, '_> {
         let no = kept.no();
         kept.answered(self, &effect, &answer).await?;
         Ok((no, answer))
+    }
+
+    /// Waits as long as the recovery says. A long wait is reported; one that only a detached plan makes does not
+    /// count as time of the plan.
+    async fn wait_to_retry(&self, wait: Duration) -> Result<(), RunError> {
+        if wait >= LONG_WAIT {
+            let RunContext { engine, job, state, .. } = self.node.run;
+            let provider = self.model.split_once('/').map_or(self.model, |(provider, _)| provider);
+            let until = engine.wall().0.saturating_add(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+            let minute = until / 60_000 % (24 * 60);
+            let why = format!("the limit of {provider} ends at {:02}:{:02} UTC", minute / 60, minute % 60);
+            let effect = self.node.enter()?;
+            let reported = NodeWait { path: self.node.path.to_owned(), why, time: Some(wait) };
+            engine.store.node_waits(&effect, &job.claim(), reported).await?;
+            drop(effect);
+            if wait > WAIT_MAX {
+                state.time.add_wait(wait);
+            }
+        }
+        self.pause(wait).await
     }
 
     async fn pause(&self, time: Duration) -> Result<(), RunError> {
@@ -211,7 +264,7 @@ impl BreakerPatience {
 /// Returns true if the same question may get a better answer.
 fn is_tried_again(error: &ModelError) -> bool {
     match (error.class(), &error.cause) {
-        (ErrorClass::Transient, Cause::Provider) => true,
+        (ErrorClass::Transient, Cause::Provider | Cause::NotRunning) => true,
         // A broken stream, an answer without end, none at all.
         (ErrorClass::Permanent, Cause::Provider) => error.category == ErrorCategory::ModelOutput,
         (ErrorClass::Transient | ErrorClass::Permanent | ErrorClass::Cancelled | ErrorClass::Bug, _) => false,
