@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use domain::{ApplyState, Plan, PlanId, PlanState, WorkState};
+use domain::{ApplyState, CheckObstacle, Plan, PlanId, PlanState, WorkState};
 use engine::{Engine, PlanDetails};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -42,8 +42,9 @@ pub enum Need {
 
 impl Need {
     /// Returns the need of a plan that no process works on; `None` if it needs nothing.
-    pub fn at_rest(plan: &Plan, has_changes: bool) -> Option<Need> {
+    pub fn at_rest(plan: &Plan, has_changes: bool, obstacle: Option<CheckObstacle>) -> Option<Need> {
         match plan.state {
+            PlanState::Execute(WorkState::Complete) if obstacle.is_some() => Some(Need::Checks),
             PlanState::Strategize(WorkState::Errored) | PlanState::Execute(WorkState::Errored) => {
                 Some(Need::Failed)
             }
@@ -69,12 +70,7 @@ impl Need {
         if details.live_job.is_some() || details.goes_on {
             return None;
         }
-        let is_complete = details.plan.state == PlanState::Execute(WorkState::Complete);
-        let checks = &details.validations;
-        if is_complete && !checks.lets_through() && !checks.waits_for_trust() {
-            return Some(Need::Checks);
-        }
-        Need::at_rest(&details.plan, !details.net.is_empty())
+        Need::at_rest(&details.plan, !details.net.is_empty(), details.validations.obstacle())
     }
 
     /// Returns the need in a word or two.

@@ -56,6 +56,7 @@ pub use models::{
     RecordingMode, SettingsReload, builtin_providers, cast_of,
 };
 pub use plan::cancel::{CancelError, CancelReport};
+pub use plan::check::CheckAgainError;
 pub use plan::create::{NewPlanRequest, UseError};
 pub use plan::discard::DiscardError;
 pub use plan::edit::{EDIT_BY_USER, EditError, HunkText};

@@ -28,7 +28,7 @@ use super::{Global, Invocation};
 use crate::config::ENTRIES;
 use crate::errors::{CommandError, codes};
 use crate::output::{ColorWhen, CommandReport, Format, OutputStyle, one_line};
-use crate::render::state::state_words;
+use crate::render::state::{StateFacts, state_words};
 use crate::setup::paths::{self, DataDirState};
 use crate::setup::{self, project};
 use crate::time::now;
@@ -160,7 +160,7 @@ fn plans() -> Vec<CompletionCandidate> {
     let found = plans_here().unwrap_or_default();
     let last = candidate(LAST, "the newest plan of this project");
     let one = |(no, (plan, short)): (usize, (Plan, String))| {
-        let words = state_words(&plan, true, false);
+        let words = state_words(&plan, StateFacts { has_changes: true, ..StateFacts::default() });
         candidate(short, format!("{} ({words})", plan.title)).display_order(Some(no + 1))
     };
     std::iter::once(last.display_order(Some(0))).chain(found.into_iter().enumerate().map(one)).collect()

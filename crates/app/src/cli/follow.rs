@@ -14,6 +14,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use domain::PlanId;
@@ -48,7 +49,26 @@ pub(super) async fn follow<T>(
     work: impl Future<Output = T>,
 ) -> Result<T, CommandError> {
     let stopping = stop_when_asked(invocation, engine, plan, StopSignals::listen());
-    show_while(invocation, engine, plan, work, stopping).await
+    show_while(invocation, engine, plan, work, stopping, &|| None).await
+}
+
+/// Runs the checks of a plan, showing what `doing` holds. A request to stop leaves the plan as it was, as with
+/// [`follow_files`].
+pub(super) async fn follow_checks<T, F: Future<Output = T>>(
+    invocation: &Invocation,
+    engine: &Engine,
+    plan: &NamedPlan,
+    doing: &Mutex<String>,
+    work: impl FnOnce(Observed) -> F,
+) -> T {
+    let stop = CancellationToken::new();
+    let work = work(stop.observe());
+    let stopping = stop_files(invocation, plan, stop, StopSignals::listen());
+    let shown = || Some(doing.lock().unwrap_or_else(PoisonError::into_inner).clone()).filter(|text| !text.is_empty());
+    match show_while(invocation, engine, plan, work, stopping, &shown).await {
+        Ok(done) => done,
+        Err(never) => match never {},
+    }
 }
 
 /// Does `work` on the user's files, showing progress. The first request to stop cancels the token that `work`
@@ -63,7 +83,7 @@ pub(super) async fn follow_files<T, F: Future<Output = T>>(
     let stop = CancellationToken::new();
     let work = work(stop.observe());
     let stopping = stop_files(invocation, plan, stop, StopSignals::listen());
-    match show_while(invocation, engine, plan, work, stopping).await {
+    match show_while(invocation, engine, plan, work, stopping, &|| None).await {
         Ok(done) => done,
         Err(never) => match never {},
     }
@@ -76,6 +96,7 @@ async fn show_while<T, E>(
     plan: &NamedPlan,
     work: impl Future<Output = T>,
     stopping: impl Future<Output = E>,
+    doing: &dyn Fn() -> Option<String>,
 ) -> Result<T, E> {
     let mut progress = ProgressPrinter::new(&invocation.style, invocation.global.quiet, &plan.short);
     let mut cursor = engine.store().last_event(plan.id).await.unwrap_or(0);
@@ -90,7 +111,10 @@ async fn show_while<T, E>(
                 return Ok(done);
             }
             stopped = &mut stopping => return Err(stopped),
-            () = tokio::time::sleep(LOOK_EVERY) => show_news(engine, plan.id, &mut cursor, &mut progress).await,
+            () = tokio::time::sleep(LOOK_EVERY) => {
+                doing().iter().for_each(|words| progress.waits(words));
+                show_news(engine, plan.id, &mut cursor, &mut progress).await;
+            }
         }
     }
 }

@@ -118,6 +118,8 @@ enum Command {
     Diff(plan::diff::DiffArgs),
     /// Apply the changes of a plan to your files: `agents plan apply`
     Apply(plan::apply::ApplyArgs),
+    /// Run the checks of a plan again: `agents plan check`
+    Check(plan::check::CheckArgs),
     /// Undo an applied plan: `agents plan undo`
     Undo(plan::undo::UndoArgs),
     /// Apply a plan again that was undone: `agents plan redo`
@@ -180,6 +182,7 @@ impl Command {
             Command::Run(_) => "run",
             Command::Diff(_) => "plan diff",
             Command::Apply(_) => "plan apply",
+            Command::Check(_) => "plan check",
             Command::Undo(_) => "plan undo",
             Command::Redo(_) => "plan redo",
             Command::Log(_) => "log",
@@ -265,6 +268,7 @@ fn dispatch(command: Command, invocation: &Invocation) -> Result<CommandReport, 
         Command::Run(args) => alone(run::run(*args, invocation)),
         Command::Diff(args) => plan::dispatch(PlanCommand::Diff(args), invocation),
         Command::Apply(args) => plan::dispatch(PlanCommand::Apply(args), invocation),
+        Command::Check(args) => plan::dispatch(PlanCommand::Check(args), invocation),
         Command::Undo(args) => plan::dispatch(PlanCommand::Undo(args), invocation),
         Command::Redo(args) => plan::dispatch(PlanCommand::Redo(args), invocation),
         Command::Log(args) => alone(plan::log::run(args, invocation)),
@@ -398,6 +402,8 @@ mod tests {
             "cancel --all",
             "cancel --state running --all",
             "undo",
+            "check 01 02 --only x",
+            "plan check",
             "redo",
             "plan shell",
             "plan shell 01 --network -- make test",

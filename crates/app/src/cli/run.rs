@@ -6,7 +6,7 @@
 //! 2. What else is applied without being asked, and where a plan waits, say its gates alone: nothing here
 //!    decides it.
 //! 3. What was said when the plan was made holds, whichever command brings it to the end of execute.
-//! 4. The answer of a plan that changed nothing is its result, and comes at the end of the output.
+//! 4. The last words of a model are part of the answer, also when it changed something.
 //! 5. A plan that waits at a gate ends with 0; if it was sent through to the user's files, with 6.
 
 use std::path::PathBuf;
@@ -77,13 +77,16 @@ pub(super) async fn run(args: RunArgs, invocation: &Invocation) -> Result<Comman
     }
     let details = follow::follow(invocation, &engine, &plan, engine.execute(plan.id, options)).await?;
     let details = details.map_err(|error| from_engine::execute(&error, &plan.short))?;
-    let report = finish(invocation, &engine, &plan, details).await?;
-    let mut report = with_notes(report, asked.notes, invocation);
+    let mut report = finish(invocation, &engine, &plan, details.clone()).await?;
     if args.diff {
         let mut text = plan::diff::whole(&engine, &plan, invocation).await?;
+        if report.failure.is_none() && report.data["apply"].is_null() {
+            report.text = render::plan::to_text_below_diff(&details, &plan.short, &invocation.style).into();
+        }
         text.append(&mut report.text);
         report.text = text;
     }
+    let report = with_notes(report, asked.notes, invocation);
     Ok(args.recording.add_recording_notes(&engine, report))
 }
 
@@ -171,11 +174,12 @@ pub(super) fn with_notes(
 
 /// Reports the state of the plan, and the reason why it did not come further if it should have.
 pub(super) fn plan_report(details: &PlanDetails, plan: &NamedPlan, invocation: &Invocation) -> CommandReport {
-    let mut text = render::plan::to_text(details, &plan.short, &invocation.style).into_bytes();
-    text.extend(render::plan::answer_text(details).into_iter().flatten());
-    let report = CommandReport::new(render::plan::to_json(details, &plan.short), text);
+    let (data, style) = (render::plan::to_json(details, &plan.short), &invocation.style);
     match render::failure::failure_of(details, &plan.short) {
-        Some(failure) => report.failed(failure),
-        None => report,
+        Some(failure) => {
+            let text = render::plan::to_text_above_error(details, &plan.short, style);
+            CommandReport::new(data, text).failed(failure)
+        }
+        None => CommandReport::new(data, render::plan::to_text(details, &plan.short, style)),
     }
 }

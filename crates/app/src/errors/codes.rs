@@ -146,23 +146,22 @@ macro_rules! codes {
 
 hints! {
     // The plan that failed.
-    SEE_WHAT_FAILED: "see `agents plan logs {id}` and `agents plan errors {id}`";
-    TRY_AGAIN: "try again with `{command}`";
+    TRY_AGAIN: "see all errors with `agents plan errors {id}`; try again with `{command}`";
+    PARTIAL_OR_AGAIN: "it changed {files}: apply them as they are with `{apply} --partial`, or try again with `agents plan resume {id}`";
+    MORE_TIME: "its time limit is {limit}; give it more in a new plan: `{command}`";
     ALLOW_NETWORK: "let it use the network: `{command}`";
-    RAISE_SETTING: "raise the limit with `agents config set {setting}`";
-    SAY_DIFFERENTLY: "say what to do differently: `{command}`";
-    RESUME_UNCHANGED: "or try again without a change: `agents plan resume {id}`";
+    RAISE_SETTING: "raise the limit with `agents config set {setting}`, then run `agents plan resume {id}`";
+    SAY_DIFFERENTLY: "say what to do differently: `{command}`; or try again without a change: `agents plan resume {id}`";
     SEE_MACHINE: "see what this machine offers with `agents doctor`; try again with `agents plan resume {id}`";
-    CHECK_KEY: "check the key or the permission that the message names, then continue; a worker has the environment of the shell that started it";
-    ASK_AGAIN: "if the cause is outside of the plan, repair it and run `agents plan resume {id}`; otherwise correct the definition, or ask differently, in a new plan: this plan keeps its definition";
-    NEW_PLAN: "start the new plan with `{command}`";
+    CHECK_KEY: "check the key or the permission that the message names, then run `{command}`; a worker has the environment of the shell that started it";
+    ASK_AGAIN: "if the cause is outside of the plan, repair it and run `agents plan resume {id}`; otherwise correct the definition, or ask differently, in a new plan: `{command}`";
     ANOTHER_STRATEGY: "the plan needs another strategy, and {why}: say what to do differently, or resume it without a change";
     RESUME_CAPTURES: "a resume captures the changes in the sandbox, within `capture.wait`; the sandbox of a cancelled plan remains until `agents plan gc`";
     WORKERS_DIED: "each process that worked on the plan was killed or crashed, so no other worker takes it: see its output with `agents plan logs {id}`, then try again with `agents plan resume {id}`";
     APPLY_WHEN_REPAIRED: "when the cause is gone, run `{apply}`; or leave the file out with `--reject FILE`";
     RESUME_OR_CANCEL: "continue with `agents plan resume {id}`, or stop it for good with `agents plan cancel {id}`";
-    SEE_OUTPUT_AND_CHANGES: "see its output with `agents plan logs {id}` and its changes with `agents plan diff {id}`";
-    SAY_AND_EXECUTE: "say what to do differently with `agents plan prompt {id} \"…\"`, then run `agents plan execute {id} --again`";
+    CHECK_OR_REVISE: "see its output with `agents plan logs {id}`; run the check again with `agents plan check {id}`, or say what to change: `agents plan revise {id} \"…\"`";
+    CHECK_OR_AGAIN: "see its output with `agents plan logs {id}`; run the check again with `agents plan check {id}`, or all of the work with `agents plan execute {id} --again`";
 
     // The plan in a state that does not allow this.
     SEE_ERRORS: "see why with `agents plan errors {id}`, then run `agents plan resume {id}`";
@@ -279,10 +278,13 @@ hints! {
     SEE_ABOVE: "the reason and the remedy are printed above";
     COMPARE_WITH_DIFF: "compare your files with `agents plan diff {id}` or your version control, then try again";
 
+    CHECK_NAMES: "its checks are {names}";
+
     // Cancelled, or waiting for the user.
     TAKE_PART: "see its changes with `agents plan diff {id}`; have them as they are with `agents apply {id} --partial`";
     CONTINUE_OR_DISCARD: "continue from them with `agents plan revise {id} \"…\"`, or throw them away with `agents plan discard {id}`";
     RESUME_OR_REVISE: "continue with `agents plan resume {id}`, or say what to change: `agents plan revise {id} \"…\"`";
+    CHECK_LATER: "run them later with `agents plan check {id}`";
     COPY_THEN_CLEAR: "copy what you need from there, then clear it with `agents plan gc`";
     APPLY_LATER: "apply it later with `{apply}`";
     UNDO_LATER: "undo it later with `agents plan undo {id}`";
@@ -303,6 +305,10 @@ codes! {
             => "the worker kills its processes at once and confirms when their changes are stored (`capture.wait`); check with `agents plan status {id}`";
         CHANGES_DAMAGED: "The store holds other changes of a plan than those that were recorded: its file is damaged. Nothing was applied."
             => "restore `agents.db` of the data directory from a backup, or run the work again; all other plans continue";
+        COMMAND_FAILED: "A command of the plan failed, or took too long. Its changes are stored; your files are not changed."
+            => "see all that it printed with `agents plan logs {id}`; try again with `agents plan resume {id}`" or [
+            PARTIAL_OR_AGAIN, MORE_TIME, ALLOW_NETWORK, RAISE_SETTING,
+        ];
         INDEX_DIFFERS: "The index of a project differs from an index that is built again. This is a bug, or a fault of the disk."
             => "remove it with `agents context index --clear`, which costs only time; please report it";
         INTERNAL: "This is a bug." => "please report it, with the whole message";
@@ -316,8 +322,7 @@ codes! {
             => "see the reasons above; another directory for sandboxes may help: `agents config set sandbox.dir=DIR`";
         PLAN_ERRORED: "A phase of the plan failed, and a retry without a change makes no sense. Your files are not changed."
             => "try again with `agents plan resume {id}`" or [
-            SEE_WHAT_FAILED, TRY_AGAIN, ALLOW_NETWORK, RAISE_SETTING, SAY_DIFFERENTLY, RESUME_UNCHANGED, SEE_MACHINE,
-            CHECK_KEY, ASK_AGAIN, NEW_PLAN, ANOTHER_STRATEGY, RESUME_CAPTURES, WORKERS_DIED, APPLY_WHEN_REPAIRED,
+            TRY_AGAIN, ALLOW_NETWORK, RAISE_SETTING, SAY_DIFFERENTLY, SEE_MACHINE, CHECK_KEY, ASK_AGAIN, ANOTHER_STRATEGY, RESUME_CAPTURES, WORKERS_DIED, APPLY_WHEN_REPAIRED,
             UNDO_LATER,
         ];
         PLAN_UNREADABLE: "A plan in the store cannot be read: a newer version of the program made it, or its row is damaged. The plan was not changed."
@@ -369,6 +374,8 @@ codes! {
         ];
         NO_CHECKPOINT: "The plan has no such checkpoint, or no changes after it. Nothing was changed."
             => "see them with `agents plan checkpoints {id}`";
+        NO_SUCH_CHECK: "The plan has no check with this name, or none at all. Nothing was run."
+            => "a plan gets checks when it is made: `agents run --check COMMAND …`" or [CHECK_NAMES];
         NO_SUCH_NOTE: "The plan has no open note with this number." => "see them with `agents plan notes {id}`";
         NO_SUCH_PLACE: "A note names a place that the plan's changes do not have. Nothing was written."
             => "places are PATH#HUNK, PATH:LINE or PATH:FIRST-LAST, and -PATH:LINE for a line of the old file; see `agents plan diff`";
@@ -447,13 +454,13 @@ codes! {
         ];
         PLAN_COMPLETE: "The plan has done its work already, and its changes are stored."
             => "see them with `agents plan diff {id}`, apply them with `{apply}`; to do the work again, run `agents plan execute {id} --again`" or [
-            SEE_OUTPUT_AND_CHANGES, SAY_AND_EXECUTE,
+            CHECK_OR_REVISE, CHECK_OR_AGAIN,
         ];
         PLAN_FINAL: "The plan is applied or cancelled for good." => "start a new one with `agents run`" or [
             UNDO, CHANGES_ARE_STORED, CONTINUE_OR_DISCARD, APPLY_AGAIN,
         ];
         PLAN_NOT_READY: "The state of the plan does not allow this." => "see its state with `agents plan status {id}`" or [
-            RESUME_OR_CANCEL, SEE_ERRORS, SEE_CONFLICTS, APPLY, APPLY_PARTIAL, EXECUTE, SEE_OUTPUT_AND_CHANGES, SAY_AND_EXECUTE,
+            RESUME_OR_CANCEL, SEE_ERRORS, SEE_CONFLICTS, APPLY, APPLY_PARTIAL, EXECUTE, CHECK_OR_REVISE, CHECK_OR_AGAIN,
         ];
         PLAN_READ_ONLY: "The plan's action only reads, so there is nothing to apply."
             => "see what it found with `agents plan logs {id}`";
@@ -474,13 +481,15 @@ codes! {
         UNDO_EXPIRED: "`agents plan gc` has removed the journal that an undo of the plan needs."
             => "use your version control to undo the changes";
         VALIDATION_FAILED: "A required validation failed, so the plan is not applied."
-            => "see the output with `agents plan logs {id}`; do the work again with `agents plan execute {id} --again`";
+            => "see the output with `agents plan logs {id}`; run the check again with `agents plan check {id}`" or [
+            CHECK_OR_REVISE, CHECK_OR_AGAIN,
+        ];
         VALIDATION_NOT_RUN: "A required validation has not run for the plan's present changes."
-            => "run the plan again: `agents plan execute {id} --again`";
+            => "run it with `agents plan check {id}`";
     }
     Cancelled {
         CANCELLED: "A plan, or a search for a context, was cancelled. The changes of the plan so far are stored; your files are not changed." or [
-            COPY_THEN_CLEAR, APPLY_LATER, UNDO_LATER, CANCEL_QUEUED, TAKE_PART, CONTINUE_OR_DISCARD,
+            COPY_THEN_CLEAR, APPLY_LATER, UNDO_LATER, CHECK_LATER, CANCEL_QUEUED, TAKE_PART, CONTINUE_OR_DISCARD,
         ];
         INTERRUPTED: "A signal, like Ctrl-C, interrupted the plan. Its changes so far are stored; your files are not changed."
             => "continue with `agents plan resume {id}`" or [RESUME_OR_REVISE, TAKE_PART, RESUME_CAPTURES];
@@ -501,8 +510,7 @@ codes! {
         LIMIT_REACHED: "The plan has used all that a limit allows. Its work so far is stored."
             => "let it use more and continue: `{command}`";
         PLAN_ASKS: "A phase of the plan failed, and the user decides how it continues. Your files are not changed." or [
-            SEE_WHAT_FAILED, TRY_AGAIN, ALLOW_NETWORK, RAISE_SETTING, SAY_DIFFERENTLY, RESUME_UNCHANGED, SEE_MACHINE,
-            CHECK_KEY, ASK_AGAIN, NEW_PLAN, WORKERS_DIED, APPLY_WHEN_REPAIRED,
+            TRY_AGAIN, ALLOW_NETWORK, RAISE_SETTING, SAY_DIFFERENTLY, SEE_MACHINE, CHECK_KEY, ASK_AGAIN, WORKERS_DIED, APPLY_WHEN_REPAIRED,
         ];
         PROJECT_HIDDEN: "A project is at a path that is hidden from plans, and stdin is not a terminal."
             => "to work in it, confirm at a terminal, or change `isolation.hide` in your settings";

@@ -9,8 +9,9 @@ use domain::{
     ApplyState, ConstraintReason, PlanState, REVERSIONS_MAX, SelectionError, ValidationSummary, WorkState,
 };
 use engine::{
-    AbandonError, ApplyError, ArtifactsError, CancelError, Conflict, DiscardError, EngineOpenError,
-    ExecuteError, FindDecisionError, FindError, FollowUpError, GcError, GuidanceError, LimitsError,
+    AbandonError, ApplyError, ArtifactsError, CancelError, CheckAgainError, Conflict, DiscardError,
+    EngineOpenError, ExecuteError, FindDecisionError, FindError, FollowUpError, GcError, GuidanceError,
+    LimitsError,
     LocksError, NoteError, PlanCandidate, ReviseError, RollbackError, UseError,
 };
 use serde_json::json;
@@ -582,6 +583,48 @@ pub fn validation(summary: &ValidationSummary, id: &str) -> CommandError {
         .fold(failure, |failure, name| failure.line(one_line(name)))
         .detail(json!({ "failed": failed, "not_run": not_run, "untrusted": untrusted }))
         .plan(id)
+}
+
+/// The checks of a plan were not run again.
+pub fn check_again(error: &CheckAgainError, id: &str) -> CommandError {
+    match error {
+        CheckAgainError::NoChecks { .. } => {
+            CommandError::new(&codes::NO_SUCH_CHECK, format!("plan {id} has no checks"))
+        }
+        CheckAgainError::NoSuchCheck { name, known, .. } => {
+            let message = format!("plan {id} has no check `{}`", one_line(name));
+            let names: Vec<String> = known.iter().map(|name| format!("`{}`", one_line(name))).collect();
+            CommandError::new(&codes::NO_SUCH_CHECK, message)
+                .field("names", names.join(", "))
+                .hint(hints::CHECK_NAMES)
+        }
+        CheckAgainError::NotFinished { state, .. } => CommandError::new(
+            &codes::PLAN_NOT_READY,
+            format!("the checks of plan {id} cannot be run again: it is {state}"),
+        )
+        .plan(id),
+        CheckAgainError::Busy { .. } => {
+            CommandError::new(&codes::PLAN_BUSY, format!("plan {id} is being worked on or has changed meanwhile"))
+                .plan(id)
+        }
+        CheckAgainError::Conflicts { conflicts, .. } => {
+            let listed: Vec<(String, String)> =
+                conflicts.iter().map(|found| (found.address.clone(), found.kind.sentence())).collect();
+            conflict_failure(&listed, conflicts, id, "checked")
+        }
+        CheckAgainError::Stopped { .. } => {
+            CommandError::new(&codes::CANCELLED, format!("stopped; plan {id} is as it was"))
+                .hint(hints::CHECK_LATER)
+                .plan(id)
+        }
+        CheckAgainError::Failed { why, .. } => CommandError::new(
+            &codes::PLAN_ERRORED,
+            format!("the checks of plan {id} could not be run: {why}"),
+        )
+        .hint(hints::SEE_MACHINE)
+        .plan(id),
+        CheckAgainError::Plan(error) => plan(error, id),
+    }
 }
 
 /// Checks failed on the merged tree.

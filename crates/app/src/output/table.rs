@@ -6,7 +6,7 @@
 
 use domain::text::truncate_chars;
 
-use super::{OutputStyle, escape_control_chars};
+use super::{OutputStyle, Paint, escape_control_chars};
 
 /// The space between two columns.
 const GAP: &str = "  ";
@@ -19,7 +19,11 @@ pub struct TextTable {
     head: Vec<&'static str>,
     rows: Vec<TableRow>,
     flexible: Option<usize>,
+    painted: Option<(usize, PaintCell)>,
 }
+
+/// Puts colour on the words of a cell.
+type PaintCell = fn(&str, Paint) -> String;
 
 #[derive(Clone, Debug)]
 enum TableRow {
@@ -30,7 +34,14 @@ enum TableRow {
 impl TextTable {
     /// A table with these columns.
     pub fn new(head: &[&'static str]) -> Self {
-        Self { head: head.to_vec(), rows: Vec::new(), flexible: None }
+        Self { head: head.to_vec(), rows: Vec::new(), flexible: None, painted: None }
+    }
+
+    /// The same table, in which the cells of this column have colours.
+    #[must_use]
+    pub fn with_colours(mut self, column: usize, paint: PaintCell) -> Self {
+        self.painted = Some((column, paint));
+        self
     }
 
     /// The same table, in which this column gives way on a narrow screen.
@@ -60,7 +71,10 @@ impl TextTable {
         let mut text = style.paint.dim(&line(&head, &widths, style.width)) + "\n";
         for row in &self.rows {
             match row {
-                TableRow::Cells(cells) => text.push_str(&line(cells, &widths, style.width)),
+                TableRow::Cells(cells) => {
+                    let line = line(cells, &widths, style.width);
+                    text.push_str(&self.painted_line(&line, &widths, style.paint));
+                }
                 TableRow::Heading(words) => {
                     let words =
                         style.width.map_or_else(|| words.clone(), |width| truncate_chars(words, width));
@@ -70,6 +84,19 @@ impl TextTable {
             text.push('\n');
         }
         text
+    }
+
+    /// The line with the colours of its cells. A colour has no width, so the line has been cut by then.
+    fn painted_line(&self, line: &str, widths: &[usize], paint: Paint) -> String {
+        let Some((column, paint_cell)) = self.painted.filter(|_| paint.is_on()) else {
+            return line.to_owned();
+        };
+        let begin = widths.iter().take(column).map(|width| width + GAP.len()).sum();
+        let width = widths.get(column).copied().unwrap_or(0);
+        let chars = |from: usize, count: usize| line.chars().skip(from).take(count).collect::<String>();
+        let (before, cell, after) =
+            (chars(0, begin), chars(begin, width), chars(begin + width, usize::MAX - begin - width));
+        format!("{before}{}{after}", paint_cell(&cell, paint))
     }
 
     /// The widths of the columns on a screen with so many.
@@ -133,6 +160,22 @@ mod tests {
         );
         style.width = Some(30);
         assert_eq!(table.render(&style).lines().nth(1), Some("01JB3QK7XM  complete  a title…"));
+    }
+
+    #[test]
+    fn a_coloured_cell_stays_in_its_column() {
+        let mut style = OutputStyle::find(Some(Format::Rich), ColorWhen::Always, |_| None);
+        let mut table =
+            TextTable::new(&["plan", "state", "title"]).with_colours(1, |cell, paint| paint.red(cell));
+        table.row(vec!["k3ps".into(), "bad".into(), "a title".into()]);
+        style.width = Some(40);
+        let line = |text: String| text.lines().nth(1).unwrap().to_owned();
+        assert_eq!(line(table.render(&style)), format!("k3ps  {}  a title", Paint::ON.red("bad  ")));
+        style.width = Some(8);
+        assert_eq!(line(table.render(&style)), format!("k3ps  {}", Paint::ON.red("b…")));
+        style.paint = Paint::OFF;
+        style.width = None;
+        assert_eq!(line(table.render(&style)), "k3ps  bad    a title");
     }
 
     #[test]

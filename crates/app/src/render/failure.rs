@@ -9,15 +9,21 @@
 //! its errors (`cli::plan::errors`).
 
 use domain::{
-    ApplyState, AskReason, CallEnd, ErrorCategory, ErrorRecord, GateDecision, GatePoint, LOST_LEASES, Phase,
-    PlanEvent, PlanState, RecoveryAction, ToolCall, WorkState,
+    ApplyState, AskReason, CallEnd, ErrorCategory, ErrorRecord, GateDecision, GatePoint, LOST_LEASES,
+    NodeKind, Phase, Plan, PlanEvent, PlanState, PlanStep, RecoveryAction, ToolCall, WorkState,
 };
 use engine::{ConstrainedBy, ExecuteError, NETWORK_SUSPECTED, PlanDetails, RAISED_SETTING, retained_dir_of};
 use serde_json::{Value, json};
 
-use super::next_steps::{command_for, raise_command};
+use super::diff::counted;
+use super::next_steps::{command_for, more_time_command, raise_command};
+use super::output_tail;
 use crate::errors::{CommandError, Hint, codes, from_engine, hints};
-use crate::output::{escape_control_chars, one_line};
+use crate::output::{escape_control_chars, one_line, one_line_of};
+use crate::time::format_typed;
+
+/// The characters of a message that the state of a plan shows; `plan errors` has all of it.
+const MESSAGE_CHARS_MAX: usize = 400;
 
 /// Returns the error at which the plan stopped; `None` if it is in no error state.
 pub fn last_error(details: &PlanDetails) -> Option<&ErrorRecord> {
@@ -35,22 +41,18 @@ pub(super) fn error_json(details: &PlanDetails, id: &str) -> Value {
     match last_error(details) {
         Some(record) => json!({
             "category": record.error.category(), "message": record.error.message(), "hint": hint_for(record, details, id),
-            "command": command_for(record, details, id),
+            "command": command_for(record, details, id), "exit_status": failed_call(record, details).and_then(|end| end.exit),
+            "output": output_tail::of_error(record, details),
         }),
         None => Value::Null,
     }
 }
 
-/// The error for people, with the command that repairs it; empty if the plan is in no error state.
-pub(super) fn error_lines(details: &PlanDetails, id: &str) -> String {
+/// The error for people; empty if the plan is in no error state.
+pub(super) fn error_line(details: &PlanDetails) -> String {
     let Some(record) = last_error(details) else { return String::new() };
-    let command = command_for(record, details, id);
-    format!(
-        "  {}: {}\n  continue with `{}`\n",
-        record.error.category(),
-        escape_control_chars(record.error.message()),
-        escape_control_chars(&command)
-    )
+    let message = one_line_of(record.error.message(), MESSAGE_CHARS_MAX);
+    format!("  {}: {}\n", record.error.category(), escape_control_chars(&message))
 }
 
 /// Returns the reason why the plan did not come where it was sent: none when it did.
@@ -89,7 +91,7 @@ pub fn failure_of(details: &PlanDetails, id: &str) -> Option<CommandError> {
             None
         }
         PlanState::Execute(WorkState::Complete) if !details.validations.may_be_applied() => {
-            Some(from_engine::validation(&details.validations, id))
+            Some(check_error(details, id))
         }
         PlanState::Strategize(_) | PlanState::Execute(_) | PlanState::Apply(_) => None,
     }
@@ -112,34 +114,101 @@ fn plan_error(details: &PlanDetails, id: &str) -> CommandError {
             .detail(json!({ "category": record.error.category(), "phase": phase, "limit": record.error.detail() }))
             .field("command", command);
     }
+    if let Some(end) = failed_command(record, details) {
+        return command_error(record, end, details, id);
+    }
     let code = if asks(details) { &codes::PLAN_ASKS } else { &codes::PLAN_ERRORED };
-    let failure = CommandError::new(code, format!("plan {id} failed in {phase}: {}", record.error.message()))
+    let message = one_line_of(record.error.message(), MESSAGE_CHARS_MAX);
+    let failure = CommandError::new(code, format!("plan {id} failed in {phase}: {message}"))
         .detail(json!({ "category": record.error.category(), "phase": phase }))
         .field("command", command_for(record, details, id))
         .plan(id);
-    let category = record.error.category();
-    if category == ErrorCategory::Sandbox && record.error.phase() != Phase::Apply {
+    if record.error.category() == ErrorCategory::Sandbox && record.error.phase() != Phase::Apply {
         return failure.hint(hints::SEE_MACHINE);
     }
     if let Some(hint) = not_by_itself(record) {
-        let and = if category == ErrorCategory::Auth { hints::TRY_AGAIN } else { hints::NEW_PLAN };
-        return failure.hint(hint).hint(and);
+        return failure.hint(hint);
     }
     if took_its_workers(record) {
         return failure.hint(hints::WORKERS_DIED);
     }
-    let failure = failure.hint(hints::SEE_WHAT_FAILED);
-    let failure = match raised_setting(record, details) {
-        Some(setting) => failure.field("setting", setting).hint(hints::RAISE_SETTING),
-        None => failure,
-    };
-    if asks_for_word(record, details).is_some() {
-        return failure.hint(hints::SAY_DIFFERENTLY).hint(hints::RESUME_UNCHANGED);
+    if let Some(setting) = raised_setting(record, details) {
+        return failure.field("setting", setting).hint(hints::RAISE_SETTING);
     }
-    failure.hint(match wants_network(record, details) {
-        true => hints::ALLOW_NETWORK,
-        false => hints::TRY_AGAIN,
+    failure.hint(match asks_for_word(record, details) {
+        Some(_) => hints::SAY_DIFFERENTLY,
+        None if wants_network(record, details) => hints::ALLOW_NETWORK,
+        None => hints::TRY_AGAIN,
     })
+}
+
+/// The error of a plan whose own command failed. No person is needed for that: it is a failure.
+fn command_error(record: &ErrorRecord, end: &CallEnd, details: &PlanDetails, id: &str) -> CommandError {
+    let failure = CommandError::new(&codes::COMMAND_FAILED, format!("plan {id}: {}", record.error.message()))
+        .detail(json!({
+            "category": record.error.category(), "phase": details.plan.state.phase(), "exit_status": end.exit,
+            "output": output_tail::of_error(record, details),
+        }))
+        .field("command", command_for(record, details, id))
+        .plan(id);
+    if let Some(setting) = raised_setting(record, details) {
+        return failure.field("setting", setting).hint(hints::RAISE_SETTING);
+    }
+    if wants_network(record, details) {
+        return failure.hint(hints::ALLOW_NETWORK);
+    }
+    if let Some((limit, command)) = more_time_command(record, details) {
+        let limit = format_typed(limit);
+        return failure.field("limit", limit).field("command", command).hint(hints::MORE_TIME);
+    }
+    match details.net.len() {
+        0 => failure.own_hint(),
+        files => failure.field("files", counted(files, "file")).hint(hints::PARTIAL_OR_AGAIN),
+    }
+}
+
+/// Returns the end of the plan's own command at which it failed; `None` if it failed at something else, or if a
+/// message of the user can change what happens next.
+pub(super) fn failed_command<'a>(record: &ErrorRecord, details: &'a PlanDetails) -> Option<&'a CallEnd> {
+    let call = details.calls.iter().find(|call| Some(call.no) == record.error.tool_call())?;
+    let is_its_own = matches!(
+        record.error.category(),
+        ErrorCategory::Tool | ErrorCategory::Overloaded | ErrorCategory::Timeout
+    );
+    let is_it = details.is_own_command(call) && is_its_own && asks_for_word(record, details).is_none();
+    call.end.as_ref().filter(|_| is_it)
+}
+
+/// The error of a plan that did its work and failed a required check, or has not run it.
+fn check_error(details: &PlanDetails, id: &str) -> CommandError {
+    let failure = from_engine::validation(&details.validations, id);
+    match details.validations.failed.is_empty() {
+        true => failure,
+        false => failure.only_hint(after_failed_check(details)),
+    }
+}
+
+/// Returns the hint for a plan whose check failed: a model heeds a message, a command does not.
+fn after_failed_check(details: &PlanDetails) -> Hint {
+    match heeds_messages(&details.plan) {
+        true => hints::CHECK_OR_REVISE,
+        false => hints::CHECK_OR_AGAIN,
+    }
+}
+
+/// Returns whether a model or an agent program of the plan reads messages of the user.
+fn heeds_messages(plan: &Plan) -> bool {
+    let reads = |step: &PlanStep| match &step.does {
+        NodeKind::Model(_) | NodeKind::External(_) => true,
+        NodeKind::Command(_)
+        | NodeKind::Read { .. }
+        | NodeKind::Write { .. }
+        | NodeKind::Edit { .. }
+        | NodeKind::Wait { .. }
+        | NodeKind::Tool { .. }
+        | NodeKind::Actor { .. } => false,
+    };
+    plan.spec.strategist.is_some() || plan.spec.steps.iter().any(reads)
 }
 
 fn cancelled_error(details: &PlanDetails, id: &str) -> CommandError {
@@ -220,6 +289,7 @@ pub fn hint_for(record: &ErrorRecord, details: &PlanDetails, id: &str) -> String
     };
     let field = |name: &str| match name {
         "why" => why.map(|why| why.to_string()),
+        "command" => Some(command_for(record, details, id)),
         _ => Some(id.to_owned()),
     };
     of_table.map_or_else(|| record.recovery.hint.clone(), |hint| hint.fill(&field))
@@ -242,7 +312,7 @@ fn not_by_itself(record: &ErrorRecord) -> Option<Hint> {
 /// Returns true if the user has to say how the plan continues.
 pub fn asks(details: &PlanDetails) -> bool {
     last_error(details).is_some_and(|record| record.recovery.action == RecoveryAction::Ask)
-        || wants_word(details).is_some()
+        || wants_word(details).is_some_and(|_| heeds_messages(&details.plan))
 }
 
 /// Returns the reason why a plan that failed does not begin again by itself, though another strategy is
@@ -254,7 +324,7 @@ fn wants_word(details: &PlanDetails) -> Option<AskReason> {
 /// Returns the same for one of its errors: the plan stopped only at the last one.
 pub fn asks_for_word(record: &ErrorRecord, details: &PlanDetails) -> Option<AskReason> {
     let is_last = last_error(details).is_some_and(|last| last.recovery.seq == record.recovery.seq);
-    wants_word(details).filter(|_| is_last)
+    wants_word(details).filter(|_| is_last && heeds_messages(&details.plan))
 }
 
 /// Returns the setting, as KEY=VALUE, that raises the resource limit at which the command failed.
@@ -264,7 +334,7 @@ fn raised_setting(record: &ErrorRecord, details: &PlanDetails) -> Option<String>
 }
 
 /// Returns the end of the call that the error is about.
-fn failed_call<'a>(record: &ErrorRecord, details: &'a PlanDetails) -> Option<&'a CallEnd> {
+pub(super) fn failed_call<'a>(record: &ErrorRecord, details: &'a PlanDetails) -> Option<&'a CallEnd> {
     let failed = |call: &&ToolCall| Some(call.no) == record.error.tool_call();
     details.calls.iter().find(failed).and_then(|call| call.end.as_ref())
 }
@@ -297,10 +367,7 @@ pub fn not_executed(error: &ExecuteError, details: &PlanDetails, id: &str) -> Co
     };
     let names: Vec<String> = names.iter().map(|name| one_line(name)).collect();
     let message = format!("plan {id} has done its work, and a required check {what}: {}", names.join(", "));
-    CommandError::new(failure.code, message)
-        .hint(hints::SEE_OUTPUT_AND_CHANGES)
-        .hint(hints::SAY_AND_EXECUTE)
-        .plan(id)
+    CommandError::new(failure.code, message).hint(after_failed_check(details)).plan(id)
 }
 
 /// Returns true if the plan was given up because each process that worked on it died.

@@ -1,5 +1,6 @@
 //! Turns what the engine returns into text and JSON. Nothing here reads a store or a file.
 
+pub mod activity;
 pub mod decisions;
 pub(crate) mod definitions;
 pub mod diff;
@@ -7,6 +8,7 @@ pub mod failure;
 pub mod forecast;
 pub mod isolation;
 pub mod next_steps;
+pub mod output_tail;
 pub mod plan;
 pub mod progress;
 pub mod state;

@@ -11,14 +11,14 @@
 use std::time::Duration;
 
 use domain::{
-    ApplyState, AskReason, ByteText, CommandLine, ErrorCategory, ErrorRecord, LimitReached, Phase, Plan,
-    PlanEvent, PlanState, SpendKind, Validation, WallMs, WorkState, format_wait, money,
+    ApplyState, AskReason, ByteText, CallState, CommandLine, ErrorCategory, ErrorRecord, LimitReached, Phase,
+    Plan, PlanEvent, PlanState, SpendKind, Validation, WallMs, WorkState, format_wait, money,
 };
 use engine::{PlanDetails, QueuePlace, retained_dir_of};
 use serde_json::{Value, json};
 
 use super::diff::counted;
-use super::failure::{asks_for_word, last_error, wants_network};
+use super::failure::{asks_for_word, failed_command, last_error, wants_network};
 use crate::output::one_line;
 use crate::time::{format_typed, now};
 
@@ -93,7 +93,9 @@ pub fn next_steps(details: &PlanDetails, id: &str) -> Vec<NextStep> {
                 },
                 None => step("try again", "resume"),
             };
-            let steps = [step("see why", "errors"), step("see its output", "logs"), try_again].into_iter();
+            let is_command = last_error(details).is_some_and(|record| failed_command(record, details).is_some());
+            let why = (!is_command).then(|| step("see why", "errors"));
+            let steps = why.into_iter().chain([step("see its output", "logs"), try_again]);
             steps.chain(has_part.then(partial)).collect()
         }
         PlanState::Execute(WorkState::Complete) if details.validations.waits_for_trust() => {
@@ -104,7 +106,8 @@ pub fn next_steps(details: &PlanDetails, id: &str) -> Vec<NextStep> {
             [step("see its changes", "diff")].into_iter().chain(trust).chain([unchecked]).collect()
         }
         PlanState::Execute(WorkState::Complete) if !details.validations.may_be_applied() => {
-            vec![step("see its output", "logs"), step("see its changes", "diff"), again]
+            let check = step("run its checks again", "check");
+            vec![step("see its output", "logs"), step("see its changes", "diff"), check, again]
         }
         PlanState::Execute(WorkState::Complete) if details.net.is_empty() => {
             vec![step("see its output", "logs"), again]
@@ -296,10 +299,27 @@ pub fn ask_again_command(details: &PlanDetails) -> String {
 
 /// The network is frozen in the plan, so only a new plan can have it.
 pub fn with_network(details: &PlanDetails) -> String {
+    format!("agents run --network -- {}", typed_command(details))
+}
+
+/// Returns the time limit at which the plan's only command was stopped, and the command that starts it with twice
+/// as much: the limit is frozen in the plan. `None` if it failed otherwise, or is not a command that was typed.
+pub fn more_time_command(record: &ErrorRecord, details: &PlanDetails) -> Option<(Duration, String)> {
+    let spec = &details.plan.spec;
+    let call = details.calls.iter().find(|call| Some(call.no) == record.error.tool_call())?;
+    let is_late = call.end.as_ref().is_some_and(|end| end.state == CallState::TimedOut);
+    let task = spec.commands().next().filter(|task| is_late && spec.steps.len() == 1 && !task.expand)?;
+    let limit = Duration::from_secs(task.timeout_s?);
+    let more = format_typed(limit.saturating_mul(2).max(Duration::from_secs(1)));
+    let network = if task.network { " --network" } else { "" };
+    Some((limit, format!("agents run --timeout {more}{network} -- {}", typed_command(details))))
+}
+
+/// The plan's command as it can be typed; `…` if it is too long for a line.
+fn typed_command(details: &PlanDetails) -> String {
     let command = details.shown.clone();
     // What was cut cannot be typed.
-    let command = if one_line(&command) == command { command } else { "…".to_owned() };
-    format!("agents run --network -- {command}")
+    if one_line(&command) == command { command } else { "…".to_owned() }
 }
 
 /// Returns the command that lets a plan continue after a limit stopped it, and not just for one call. It asks

@@ -10,17 +10,19 @@
 use domain::text::truncate_chars;
 use domain::{
     ApplyState, CallState, ConstraintReason, NodeOutcome, NodePath, Phase, Plan, PlanState, ToolCall,
-    WorkState, latest_apply,
+    ValidationResult, WorkState, latest_apply,
 };
 use engine::{ApplySummary, CheckedTree, ChecksAtApply, PlanDetails, StepDetails};
 use serde_json::{Value, json};
 
 use super::diff::{counted, left_out_line};
-use super::failure::{error_json, error_lines};
+use super::failure::{error_json, error_line};
 use super::isolation;
 use super::next_steps::{
     asked_at_gate, is_in_queue, next_steps, queue_words, waiting, waits_words, wanted_keys,
 };
+use super::output_tail;
+use super::state::{coloured, words_of};
 use super::timeline;
 use super::usage;
 use crate::output::{OutputStyle, Paint, escape_control_chars, one_line};
@@ -28,6 +30,8 @@ use crate::time::{format_duration, now};
 
 /// The characters of a title that a question shows.
 const TITLE_CHARS: usize = 40;
+/// The columns of the line of execute before its command.
+const EXECUTE_COLUMNS: usize = 38;
 
 /// The shape that programs read.
 pub fn to_json(details: &PlanDetails, id: &str) -> Value {
@@ -48,6 +52,7 @@ pub fn to_json(details: &PlanDetails, id: &str) -> Value {
         .map(|step| {
             json!({
                 "node": step.node, "outcome": outcome_word(step, details), "tries": step.tries, "duration_ms": step.duration_ms, "changed": step.changed,
+                "exit_status": step.exit,
             })
         })
         .collect();
@@ -57,7 +62,8 @@ pub fn to_json(details: &PlanDetails, id: &str) -> Value {
         .collect();
     json!({
         "plan_id": plan.id, "short_id": id, "title": plan.title, "batch": plan.spec.batch, "follows": plan.spec.follows, "action": plan.spec.action, "command": details.shown,
-        "projects": projects, "phase": plan.state.phase(), "state": plan.state.word(), "attempt": plan.attempt,
+        "projects": projects, "phase": plan.state.phase(), "state": plan.state.word(), "status": words_of(details), "attempt": plan.attempt,
+        "exit_status": exit_status(details),
         "reversions": plan.reversions, "undone": plan.undone_at.is_some(), "broken_off": details.owner_is_gone,
         "interrupted": details.is_interrupted,
         "automation": plan.spec.automation.name,
@@ -71,7 +77,7 @@ pub fn to_json(details: &PlanDetails, id: &str) -> Value {
             "files": details.net.len(), "insertions": details.insertions, "deletions": details.deletions,
             "ignored": details.not_captured.scratch, "not_captured": details.not_captured,
         },
-        "validations": details.validations, "checks_at_apply": checks_at_apply(details),
+        "validations": details.validations, "checks": checks_json(details), "checks_at_apply": checks_at_apply(details),
         "usage": usage::usage_json(&details.ledger),
         "ledger": usage::to_json(&details.ledger),
         "error": error_json(details, id),
@@ -84,6 +90,25 @@ pub fn to_json(details: &PlanDetails, id: &str) -> Value {
         "times": timeline::to_json(details),
         "next": next,
     })
+}
+
+/// Returns the exit status of the plan's last command; `None` if it ran none, or the command has not ended.
+fn exit_status(details: &PlanDetails) -> Option<i32> {
+    details.last_command()?.end.as_ref()?.exit
+}
+
+/// The results of the checks on the present changes.
+fn checks_json(details: &PlanDetails) -> Vec<Value> {
+    let exit = |result: &ValidationResult| {
+        details.calls.iter().find(|call| call.no == result.call)?.end.as_ref()?.exit
+    };
+    let one = |result: &ValidationResult| {
+        json!({
+            "name": result.validation, "mode": result.mode, "outcome": result.outcome, "exit_status": exit(result),
+            "duration_ms": result.duration_ms, "call": result.call, "output": output_tail::of_check(result),
+        })
+    };
+    details.check_results().into_iter().map(one).collect()
 }
 
 /// Returns the outcome of a step, in the words of [`NodeOutcome`], or that it is at work.
@@ -142,12 +167,12 @@ pub fn projects_words(plan: &Plan) -> String {
     roots.join(", ")
 }
 
-/// Returns the answer of a plan that changed nothing to its prompt: then that is its result.
-pub fn answer_text(details: &PlanDetails) -> Option<Vec<u8>> {
-    let is_asked = !details.plan.spec.prompt.is_empty() && details.net.is_empty();
+/// Returns the last words of a plan that was asked something; of a plan that changed nothing they are the result.
+fn answer_text(details: &PlanDetails) -> Option<String> {
+    let is_asked = !details.plan.spec.prompt.is_empty();
     let is_done = details.plan.state == PlanState::Execute(WorkState::Complete);
     let answer = details.answer.as_deref().filter(|_| is_asked && is_done)?;
-    Some(format!("\n{}\n", answer.trim_end()).into_bytes())
+    Some(format!("\n{}\n\n", answer.trim_end()))
 }
 
 fn sandbox_json(details: &PlanDetails) -> Value {
@@ -164,18 +189,40 @@ fn gate_line(details: &PlanDetails) -> Option<String> {
     Some(format!("  waiting: {why}\n"))
 }
 
-/// The plan for people: a head, a line for each phase, the way on.
+/// The plan for people: a head, a line for each phase, its last words, the way on.
 pub fn to_text(details: &PlanDetails, id: &str, style: &OutputStyle) -> String {
-    body(details, id, style) + &next_line(details, id, style.paint)
+    whole_body(details, id, style)
+        + &answer_text(details).unwrap_or_default()
+        + &next_line(details, id, style.paint, ShownAlready::Nothing)
 }
 
-/// Returns the same with its times and its usage, for `agents plan status`.
+/// The same for a command that shows the changes themselves above it.
+pub fn to_text_below_diff(details: &PlanDetails, id: &str, style: &OutputStyle) -> String {
+    whole_body(details, id, style)
+        + &answer_text(details).unwrap_or_default()
+        + &next_line(details, id, style.paint, ShownAlready::Diff)
+}
+
+/// The same above an error of the plan: that names the cause, and what to type next.
+pub fn to_text_above_error(details: &PlanDetails, id: &str, style: &OutputStyle) -> String {
+    let answer = answer_text(details).unwrap_or_default();
+    body(details, id, style) + answer.strip_suffix('\n').unwrap_or(&answer)
+}
+
+/// Returns the plan with its times and its usage, for `agents plan status`.
 pub fn to_text_with_times(details: &PlanDetails, id: &str, style: &OutputStyle) -> String {
-    let used = usage::used_line(&details.ledger, style.paint);
-    body(details, id, style)
+    let used = usage::used_line(&details.ledger, timeline::running_ms(details), style.paint);
+    whole_body(details, id, style)
         + &timeline::to_text(details, style.paint)
         + &used
-        + &next_line(details, id, style.paint)
+        + &next_line(details, id, style.paint, ShownAlready::Nothing)
+}
+
+/// The part of a plan that the answer shows elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ShownAlready {
+    Nothing,
+    Diff,
 }
 
 /// The line about a command that had the network of this machine itself; `None` if none had.
@@ -189,42 +236,56 @@ fn shared_network(calls: &[ToolCall]) -> Option<String> {
     ))
 }
 
-fn body(details: &PlanDetails, id: &str, style: &OutputStyle) -> String {
-    let paint = style.paint;
+/// The head, which fits the screen: the title gives way.
+fn head(details: &PlanDetails, id: &str, style: &OutputStyle) -> String {
+    const TITLE_CHARS_MIN: usize = 12;
     let plan = &details.plan;
     let aliases: Vec<&str> = plan.projects.iter().map(|project| project.alias.as_str()).collect();
-    let mut head = format!(
-        "plan {}  {} on {}",
-        paint.bold(id),
-        escape_control_chars(&one_line(&plan.title)),
-        aliases.join(", ")
-    );
+    let mut rest = format!(" on {}", escape_control_chars(&aliases.join(", ")));
     if let Some(sandbox) = &details.sandbox {
-        head.push_str(&format!("   sandbox {}", sandbox.rung));
+        rest.push_str(&format!("   sandbox {}", sandbox.rung));
     }
     if plan.spec.uses_network() {
-        head.push_str(", network on");
+        rest.push_str(", network on");
     }
-    let mut text = head + "\n";
+    let title = escape_control_chars(&one_line(&plan.title));
+    let taken = "plan   ".len() + id.chars().count() + rest.chars().count();
+    let title = match style.width {
+        Some(width) => truncate_chars(&title, width.saturating_sub(taken).max(TITLE_CHARS_MIN)),
+        None => title,
+    };
+    format!("plan {}  {title}{rest}\n", style.paint.bold(id))
+}
+
+/// The body with the error of the plan and what stands in its way.
+fn whole_body(details: &PlanDetails, id: &str, style: &OutputStyle) -> String {
+    let mut text = body(details, id, style);
+    text.push_str(&broken_line(details));
+    text.push_str(&error_line(details));
+    for reason in &details.plan.constrained_by {
+        text.push_str(&reason_line(reason));
+    }
+    text
+}
+
+fn body(details: &PlanDetails, id: &str, style: &OutputStyle) -> String {
+    let paint = style.paint;
+    let mut text = head(details, id, style);
     text.extend(
-        plan.spec.follows.map(|followed| format!("  continues plan {followed}, which was applied\n")),
+        details.plan.spec.follows.map(|followed| format!("  continues plan {followed}, which was applied\n")),
     );
     text.extend(isolation::weakest(&details.calls).and_then(isolation::line));
     text.extend(shared_network(&details.calls).map(|line| paint.red(&line) + "\n"));
     for line in phase_lines(details, style) {
         text.push_str(&line);
     }
+    text.push_str(&output_tail::to_text(details, style));
     text.extend(queue_words(details).map(|words| format!("  {words}\n")));
     text.extend(gate_line(details));
     text.extend(
         waits_words(details, now())
             .map(|why| format!("  waiting: {}\n", escape_control_chars(&why.replace('\n', " ")))),
     );
-    text.push_str(&broken_line(details));
-    text.push_str(&error_lines(details, id));
-    for reason in &plan.constrained_by {
-        text.push_str(&reason_line(reason));
-    }
     text.push_str(&left_out_line(&details.not_captured));
     text.extend(tree_words(details).map(|words| format!("  {}\n", paint.red(&words))));
     text
@@ -255,8 +316,11 @@ fn reason_line(reason: &ConstraintReason) -> String {
     format!("  {}  {}\n", escape_control_chars(&reason.subject), escape_control_chars(&reason.message))
 }
 
-fn next_line(details: &PlanDetails, id: &str, paint: Paint) -> String {
-    let steps: Vec<String> = next_steps(details, id).into_iter().map(|step| step.command).collect();
+fn next_line(details: &PlanDetails, id: &str, paint: Paint, shown: ShownAlready) -> String {
+    let diff = format!("agents plan diff {id}");
+    let is_wanted = |command: &String| shown != ShownAlready::Diff || *command != diff;
+    let steps = next_steps(details, id).into_iter().map(|step| step.command).filter(is_wanted);
+    let steps: Vec<String> = steps.collect();
     format!("{}  {}\n", paint.dim("next"), steps.join("     "))
 }
 
@@ -278,19 +342,33 @@ fn phase_lines(details: &PlanDetails, style: &OutputStyle) -> Vec<String> {
         (None, 1) => "one step".to_owned(),
         (None, many) => format!("{many} steps"),
     };
-    lines.push(line("strategize", strategize, worked(Phase::Strategize), steps));
-    let command = style.cut(&escape_control_chars(&one_line(&details.shown)), 50);
+    // The only step of a plan without a strategist is the plan itself.
+    if details.plan.spec.strategist.is_some() || state.phase() == Phase::Strategize {
+        lines.push(line("strategize", strategize, worked(Phase::Strategize), steps));
+    }
+    // A plan without a title of its own has that of its command, which may be cut.
+    let is_named = one_line(&details.shown).starts_with(one_line(&details.plan.title).trim_end_matches('…'));
+    let command = if is_named { String::new() } else { escape_control_chars(&one_line(&details.shown)) };
     let execute = match state {
         PlanState::Strategize(_) => None,
         PlanState::Execute(work) => Some(work_word(work, details).to_owned()),
         PlanState::Apply(_) => Some("done".to_owned()),
     };
     if let Some(word) = execute {
-        let mut rest = command;
-        if !details.net.is_empty() || state == PlanState::Execute(WorkState::Complete) {
-            let files = counted(details.net.len(), "file");
-            rest.push_str(&format!("   {files}  +{} -{}", details.insertions, details.deletions));
-        }
+        let has_counts = !details.net.is_empty() || state == PlanState::Execute(WorkState::Complete);
+        let files = counted(details.net.len(), "file");
+        let (added, removed) = (format!("+{}", details.insertions), format!("-{}", details.deletions));
+        let taken = if has_counts { files.len() + added.len() + removed.len() + 6 } else { 0 };
+        let command = style.cut(&command, EXECUTE_COLUMNS + taken);
+        let counts = match details.net.is_empty() {
+            true => "no changes".to_owned(),
+            false => format!("{files}  {} {}", style.paint.green(&added), style.paint.red(&removed)),
+        };
+        let rest = match (command.is_empty(), has_counts) {
+            (_, false) => command,
+            (true, true) => counts,
+            (false, true) => format!("{command}   {counts}"),
+        };
         lines.push(line("execute", word, worked(Phase::Execute), rest));
         lines.extend(validate_line(details, line));
     }
@@ -320,8 +398,7 @@ fn validate_line(
     let summary = &details.validations;
     let is_over = matches!(details.plan.state, PlanState::Execute(WorkState::Complete) | PlanState::Apply(_));
     if summary.verdict == "none" {
-        return is_over
-            .then(|| line("validate", "none".to_owned(), String::new(), "no validations".to_owned()));
+        return None;
     }
     if !is_over && details.results.is_empty() {
         return None;
@@ -365,14 +442,5 @@ fn work_word(work: WorkState, details: &PlanDetails) -> &'static str {
         WorkState::Complete => "done",
         WorkState::Errored => "failed",
         WorkState::Cancelled => "cancelled",
-    }
-}
-
-fn coloured(word: &str, paint: Paint) -> String {
-    match word.trim_end() {
-        "done" | "passed" | "applied" => paint.green(word),
-        "failed" | "refused" | "cancelled" | "interrupted" => paint.red(word),
-        "running" | "queued" | "not run" | "undone" => paint.yellow(word),
-        _ => word.to_owned(),
     }
 }

@@ -9,11 +9,27 @@ use engine::PlanDetails;
 use serde_json::{Value, json};
 
 use crate::output::Paint;
-use crate::time::{local, stamp};
+use crate::time::{local, now, stamp};
 
-/// Returns the working time of the phase in its newest attempt; `None` before it ended once.
+/// Returns the working time of the phase in its newest attempt, until now if it runs; `None` if it ended never and
+/// does not run.
 pub fn worked(details: &PlanDetails, phase: Phase) -> Option<u64> {
-    newest(details, phase).filter(|time| time.finished.is_some()).map(|time| time.worked_ms)
+    let time = newest(details, phase)?;
+    match time.finished {
+        Some(_) => Some(time.worked_ms),
+        None => is_running(details).then(|| now().0.saturating_sub(time.started.0)),
+    }
+}
+
+/// Returns the time since the present phase began; 0 if no process works on the plan.
+pub fn running_ms(details: &PlanDetails) -> u64 {
+    let phase = newest(details, details.plan.state.phase());
+    let since = phase.filter(|time| time.finished.is_none() && is_running(details)).map(|time| time.started);
+    since.map_or(0, |since| now().0.saturating_sub(since.0))
+}
+
+fn is_running(details: &PlanDetails) -> bool {
+    details.plan.state.is_processing() && !details.owner_is_gone
 }
 
 fn newest(details: &PlanDetails, phase: Phase) -> Option<&PhaseTime> {

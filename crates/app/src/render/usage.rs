@@ -15,11 +15,19 @@ use crate::time::{format_duration, format_typed};
 /// The kinds that every plan reports; tokens and cost only if the plan used some.
 const ALWAYS_TOLD: [SpendKind; 3] = [SpendKind::Time, SpendKind::Steps, SpendKind::ToolCalls];
 
-/// Returns the usage on one line: `used  2 of 200 steps, 3 of 1000 tool calls, 41.2 s of 2h`.
-pub fn used_line(ledger: &Ledger, paint: Paint) -> String {
+/// Returns the usage on one line: `used  2 of 200 steps, 3 of 1000 tool calls, 41.2 s of 2h`. The time of a phase
+/// is in the ledger when it ends; `running_ms` is that of the one that runs.
+pub fn used_line(ledger: &Ledger, running_ms: u64, paint: Paint) -> String {
     let is_told = |kind: &SpendKind| ALWAYS_TOLD.contains(kind) || ledger.account(*kind).taken() > 0;
+    let account = |kind| match kind {
+        SpendKind::Time => {
+            let Account { max, used, reserved } = ledger.account(kind);
+            Account { max, used: used.saturating_add(running_ms), reserved }
+        }
+        SpendKind::Steps | SpendKind::ToolCalls | SpendKind::Tokens | SpendKind::Cost => ledger.account(kind),
+    };
     let parts: Vec<String> =
-        SpendKind::ALL.into_iter().filter(is_told).map(|kind| part(kind, ledger.account(kind))).collect();
+        SpendKind::ALL.into_iter().filter(is_told).map(|kind| part(kind, account(kind))).collect();
     format!("{}  {}\n", paint.dim("used"), parts.join(", "))
 }
 
@@ -85,11 +93,12 @@ mod tests {
         ledger.accounts.insert(SpendKind::Time, Account { max: Some(7_200_000), used: 41_250, reserved: 9 });
         ledger.accounts.insert(SpendKind::ToolCalls, Account { max: Some(9), used: 3, reserved: 1 });
         let line = "used  41.2 s of 2h, 0 steps, 3 of 9 tool calls (and 1 under way)\n";
-        assert_eq!(used_line(&ledger, plain), line);
+        assert_eq!(used_line(&ledger, 0, plain), line);
+        assert!(used_line(&ledger, 1_000, plain).starts_with("used  42.2 s of 2h, "));
         ledger.accounts.insert(SpendKind::Tokens, Account { max: None, used: 5, reserved: 0 });
-        assert!(used_line(&ledger, plain).ends_with(", 5 tokens\n"));
+        assert!(used_line(&ledger, 0, plain).ends_with(", 5 tokens\n"));
         ledger.accounts.insert(SpendKind::Cost, Account { max: Some(2_000_000), used: 12_500, reserved: 0 });
-        assert!(used_line(&ledger, plain).ends_with(", 5 tokens, 0.0125 of 2.00 dollars\n"));
+        assert!(used_line(&ledger, 0, plain).ends_with(", 5 tokens, 0.0125 of 2.00 dollars\n"));
         assert_eq!(
             to_json(&ledger)["tool_calls"],
             json!({ "used": 3, "reserved": 1, "max": 9, "assumed": 0 })

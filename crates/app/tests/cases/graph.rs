@@ -169,7 +169,7 @@ fn an_unhandled_failure_stops_the_others_wherever_it_stands() {
         let after = format!("  after: {{needs: [{failing}], run: \"touch {place}/after\"}}\n");
         actor(&person, &format!("nodes:\n{}{}{}{after}", node("a"), node("b"), node("c")));
         let answer = run(&person);
-        assert_eq!(answer.exit, 6, "{answer:?}");
+        assert_eq!(answer.exit, 1, "{answer:?}");
         let data = status(&person);
         let ends: Vec<(String, String)> = outcomes(&data);
         let wanted: Vec<(&str, &str)> = ["a", "b", "c"]
@@ -195,7 +195,7 @@ fn two_nodes_that_fail_at_once_are_both_told() {
         )
     };
     actor(&person, &format!("nodes:\n{}{}", node("a", "b", 3), node("b", "a", 4)));
-    assert_eq!(run(&person).exit, 6);
+    assert_eq!(run(&person).exit, 1);
     let errors = person.agents(&["plan", "errors", "@last"]).stdout;
     // One of them may have been stopped by the other's failure; what failed by itself is told.
     let ends = outcomes(&status(&person));
@@ -280,7 +280,7 @@ fn a_failed_plan_that_is_resumed_does_only_what_failed() {
              last: {{needs: [bad], run: \"echo last >> {place}/ran\"}}\n"
         ),
     );
-    assert_eq!(run(&person).exit, 6);
+    assert_eq!(run(&person).exit, 1);
     fs::write(outside(&person).join("go"), "").unwrap();
     let answer = person.json(&["plan", "resume", "@last"]);
     assert_eq!(answer.exit, 0, "{answer:?}");

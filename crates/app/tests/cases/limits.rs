@@ -46,7 +46,7 @@ fn a_plan_stops_where_its_tool_calls_are_used_up_and_goes_on_when_it_gets_more()
             "category": "budget",
             "message": "the plan has a limit of 1 tool calls (tool_calls): 1 used, 1 more asked for",
             "hint": "a limit of the plan is reached; resume with a higher one",
-            "command": resume,
+            "command": resume, "exit_status": null, "output": [],
         })
     );
     assert_eq!(account(&person, "tool_calls"), [json!(1), json!(0), json!(1)]);

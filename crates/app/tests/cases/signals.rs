@@ -122,7 +122,7 @@ fn a_plan_whose_program_is_gone_is_told_as_broken_off() {
     assert_eq!(next, [&json!(resume), &json!(cancel)]);
     let text = person.agents(&["plan", "status"]).stdout;
     assert!(
-        text.contains("  execute     interrupted ") && text.contains("process that ran it is gone"),
+        text.contains("  execute     interrupted") && text.contains("process that ran it is gone"),
         "{text}"
     );
     assert!(text.ends_with(&format!("next  {resume}     {cancel}\n")), "{text}");

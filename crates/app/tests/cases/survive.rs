@@ -76,7 +76,7 @@ fn a_plan_whose_engine_was_killed_is_cancelled_by_another() {
 fn what_a_command_changed_before_its_time_was_over_is_captured() {
     let person = TestUser::new();
     let ran = person.json(&["run", "--timeout", "1s", "--", "sh", "-c", "echo kept > a.txt; sleep 1000"]);
-    assert_eq!(ran.exit, 6, "{ran:?}");
+    assert_eq!(ran.exit, 1, "{ran:?}");
     assert_eq!(person.agents(&["plan", "diff", "@last", "--name-only"]).stdout, "a.txt\n");
     assert!(!person.project().join("a.txt").exists());
 }
@@ -307,7 +307,7 @@ fn what_you_edit_between_a_failed_try_and_its_resume_stays_yours() {
     let person = TestUser::new();
     person.write("f", "one\n");
     let failed = person.json(&["run", "--", "sh", "-c", "echo plan >> f; echo try > only-once; test -e go"]);
-    assert_eq!(failed.exit, 6, "{failed:?}");
+    assert_eq!(failed.exit, 1, "{failed:?}");
     person.write("f", "mine\none\n");
     person.write("go", "");
     let resumed = person.json(&["plan", "resume", "@last"]);
@@ -323,7 +323,7 @@ fn a_secret_in_a_command_that_fails_is_in_no_answer_about_it() {
     let person = TestUser::new();
     let secret = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0".repeat(2).get(..36).unwrap());
     let failed = person.agents(&["run", "--", "sh", "-c", &format!("echo {secret} > /dev/null; exit 3")]);
-    assert_eq!(failed.exit, 6);
+    assert_eq!(failed.exit, 1);
     for words in [&["plan", "errors", "@last"][..], &["plan", "status", "@last"], &["plan", "list"]] {
         let told = person.agents(words);
         let json = person.json(words);

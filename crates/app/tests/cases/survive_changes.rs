@@ -286,7 +286,7 @@ fn nothing_of_a_sandbox_is_left_however_a_plan_ends_and_its_entries_are_kept() {
     let said = person.json(&["run", "look"]);
     assert_eq!((said.exit, &said.data()["changes"]["files"]), (0, &json!(0)), "{said:?}");
     assert_eq!(sandboxes(&person), [] as [&str; 0], "one that only reads");
-    assert_eq!(person.json(&["run", "--", "sh", "-c", "echo half > failed; exit 3"]).exit, 6);
+    assert_eq!(person.json(&["run", "--", "sh", "-c", "echo half > failed; exit 3"]).exit, 1);
     assert_eq!((sandboxes(&person), changed(&person)), (Vec::new(), vec!["failed".to_owned()]));
     let script = "echo half > cancelled; echo at it; sleep 1000";
     let mut command = person.command(&person.project(), &["run", "--", "sh", "-c", script]);
@@ -355,7 +355,7 @@ fn a_program_that_asks_for_input_finds_nobody_and_fails_in_words() {
     let asks = "echo half > half; printf 'Do you trust it? [y/N] '; read answer || { echo nobody answers >&2; exit 9; }";
     person.write(".cleveragents/actors/asks.yaml", &format!("run: {asks}\n"));
     let said = person.json(&["run", "a task", "--actor", "asks"]);
-    assert_eq!((said.exit, said.code()), (6, "PLAN_ASKS".to_owned()), "{said:?}");
+    assert_eq!((said.exit, said.code()), (1, "COMMAND_FAILED".to_owned()), "{said:?}");
     let records = person.json(&["plan", "errors", "@last"]).data()["records"].clone();
     assert_eq!(
         (records.as_array().unwrap().len(), &records[0]["category"]),

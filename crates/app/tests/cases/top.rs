@@ -17,12 +17,12 @@ fn without_a_terminal_the_table_is_printed_once() {
     person.write("a", "old\n");
     let first = person.plan("echo one > a");
     person.plan("echo two > a");
-    assert_eq!(person.json(&["run", "--", "false"]).exit, 6);
+    assert_eq!(person.json(&["run", "--", "false"]).exit, 1);
     let said = person.agents(&["top"]);
     let lines: Vec<&str> = said.stdout.lines().collect();
     assert_eq!(lines[0], "0 running of 4 slots, 3 need you, 1 conflict to come", "{said:?}");
-    assert!(lines[2].contains("execute errored") && lines[2].contains("see errors"), "{said:?}");
-    assert!(lines[4].contains("execute complete") && lines[4].contains("! 1"), "{said:?}");
+    assert!(lines[2].contains("failed") && lines[2].contains("see errors"), "{said:?}");
+    assert!(lines[4].contains("ready") && lines[4].contains("! 1"), "{said:?}");
     let data = person.json(&["top"]).data();
     assert_eq!((&data["needs_you"], &data["conflicts"]), (&json!(3), &json!(1)));
     let row = &data["plans"][2];
@@ -49,7 +49,7 @@ fn a_plan_is_seen_while_it_runs_and_is_cancelled_from_the_screen() {
     let mut run = person.command(&person.project(), &["run", "-q", "--", "sh", "-c", script]);
     let mut run = Running(run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     let mut top = Terminal::call(&person, &["top"]);
-    top.shows("execute running");
+    top.shows("running  ");
     top.types("l");
     top.shows("│it is ");
     top.types("q");
@@ -64,7 +64,7 @@ fn a_plan_is_seen_while_it_runs_and_is_cancelled_from_the_screen() {
     assert_eq!(run.0.wait().unwrap().code(), Some(5));
     assert_eq!(alive(&person), 0);
     assert_eq!(person.json(&["plan", "status"]).data()["state"], "cancelled");
-    top.shows("execute cancelled");
+    top.shows("cancelled  ");
     top.types("?");
     top.shows("any key goes back");
     top.types("x");
@@ -80,7 +80,7 @@ fn a_plan_is_looked_at_reviewed_and_applied_from_the_screen() {
     person.write("a", "old\n");
     person.plan("echo new > a; echo b > b");
     let mut top = Terminal::call(&person, &["top"]);
-    top.shows("execute complete");
+    top.shows("ready  ");
     top.types("d");
     top.shows("q back");
     // Who only looks cannot apply.
@@ -122,7 +122,7 @@ fn the_screen_answers_keys_while_a_forecast_is_made() {
     let content = content_file(&data.join("contents"), &hash);
     let holder = LeaseHolder::new(&content);
     let mut top = Terminal::call(&person, &["top"]);
-    top.shows("execute complete");
+    top.shows("ready  ");
     top.types("?");
     top.shows("any key goes back");
     top.types("x");

@@ -70,7 +70,7 @@ fn an_agent_without_the_network_reaches_nobody_and_the_failure_says_why() {
     let (address, requests) = model("be welcome\n");
     let port = format!("MODEL_PORT={}", address.port());
     let said = person.agents(&["run", "--env", &port, "--", "bash", "-ec", AGENT]);
-    assert_eq!(said.exit, 6, "{said:?}");
+    assert_eq!(said.exit, 1, "{said:?}");
     assert!(said.stderr.contains("it probably needed the network, which is off unless allowed"), "{said:?}");
     assert_eq!(requests.try_iter().count(), 0);
     assert_eq!(person.agents(&["plan", "diff", "@last", "--name-only"]).stdout, "");

@@ -46,7 +46,8 @@ pub enum PlanEvent {
     Cancel,
     /// Execute once more, as a new attempt that starts from the changes of the last one.
     Revise,
-    /// A person changed the result without running the plan: rolled changes back, or edited them.
+    /// A person worked on the result without running the plan: rolled changes back, edited them, or ran its
+    /// checks again.
     Amend,
     /// A person takes the changes of a run that failed or was stopped as they are.
     Accept,

@@ -166,7 +166,25 @@ pub fn sum_up(
     summary
 }
 
+/// The reason why the required checks do not let a plan be applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckObstacle {
+    /// One of them failed.
+    Failed,
+    /// One has no result for the present changes.
+    NotRun,
+}
+
 impl ValidationSummary {
+    /// Returns the reason why the plan is not applied; `None` if it may be, or if only trust is missing.
+    pub fn obstacle(&self) -> Option<CheckObstacle> {
+        match (self.failed.is_empty(), self.may_be_applied() || self.waits_for_trust()) {
+            (false, _) => Some(CheckObstacle::Failed),
+            (true, false) => Some(CheckObstacle::NotRun),
+            (true, true) => None,
+        }
+    }
+
     /// Returns whether the checks let apply through.
     pub fn lets_through(&self) -> bool {
         self.failed.is_empty() && self.not_run.is_empty()

@@ -35,7 +35,7 @@ use crate::engine::EngineInner;
 use crate::plan::create::path_of;
 use crate::query::details::{rechecks_of, results_of};
 use crate::run::plan_sandbox::content::StoreContents;
-use crate::run::{Recheck, RecheckResult, red, required};
+use crate::run::{CheckRun, Recheck, RecheckResult, red, required};
 
 /// The number of times that the checks are run again on a tree that does not come to rest.
 const RECHECKS_MAX: u32 = 3;
@@ -179,8 +179,15 @@ pub(crate) async fn run_checked(
             None if rechecks == RECHECKS_MAX => break,
             None => {
                 rechecks += 1;
-                let recheck = Recheck { engine, plan, authority, wanted: &job.wanted, net_hash: changes };
-                let RecheckResult { stamp, results } = recheck.run().await?;
+                let recheck = Recheck {
+                    engine,
+                    plan,
+                    authority,
+                    wanted: &job.wanted,
+                    net_hash: changes,
+                    when: CheckRun::Again,
+                };
+                let RecheckResult { stamp, results, .. } = recheck.run().await?;
                 let ran: Vec<RerunCheck> = results.iter().map(RerunCheck::new).collect();
                 let failed = red(results);
                 if !failed.is_empty() {

@@ -6,9 +6,10 @@ use std::time::Duration;
 use domain::plan::strategy::NO_STRATEGY_KEY;
 use domain::{ApplyRecord, ChangeEntry, EventKind, EventRecord, JobState, Ms, PathChange, carriers};
 use domain::{
-    CallNumber, CallState, CaptureOmissions, ErrorCategory, ErrorHistory, Job, Ledger, NetChange,
-    NodeOutcome, NodeRun, Phase, PhaseTime, Plan, PlanId, SandboxRecord, ToolCall, ValidationOutcome,
-    ValidationResult, ValidationSummary, WallMs, fold, net_hash, phase_times,
+    CallNumber, CallState, CaptureOmissions, CheckObstacle, ErrorCategory, ErrorHistory, Job, Ledger,
+    NetChange, NodeOutcome, NodePath, NodeRun, Phase, PhaseTime, Plan, PlanId, PlanState, SandboxRecord,
+    ToolCall, ValidationOutcome, ValidationResult, ValidationSummary, WallMs, WorkState, fold, net_hash,
+    phase_times,
 };
 use store::{JobStoreError, PlanFilter, PlanStoreError, Store, StoreError};
 
@@ -58,12 +59,14 @@ pub struct StepDetails {
     pub duration_ms: Option<u64>,
     /// The number of entries that it recorded.
     pub changed: usize,
+    /// The exit status of its last command; `None` if it runs none, or it has not ended.
+    pub exit: Option<i32>,
 }
 
 impl StepDetails {
     /// Creates the details of a node with its name and state only.
     fn new(node: &str, state: CallState) -> StepDetails {
-        StepDetails { node: node.to_owned(), outcome: None, state, tries: 0, duration_ms: None, changed: 0 }
+        StepDetails { node: node.to_owned(), outcome: None, state, tries: 0, duration_ms: None, changed: 0, exit: None }
     }
 }
 
@@ -138,6 +141,34 @@ pub struct PlanDetails {
     pub phases: Vec<PhaseTime>,
 }
 
+impl PlanDetails {
+    /// Returns the last of the calls by which the plan ran a command of its own: no check, and none that a
+    /// model asked for.
+    pub fn last_command(&self) -> Option<&ToolCall> {
+        self.calls.iter().rfind(|call| self.is_own_command(call))
+    }
+
+    /// Returns whether the call is a command of the plan itself.
+    pub fn is_own_command(&self, call: &ToolCall) -> bool {
+        let node = NodePath::parse(&call.new.node).step().unwrap_or(&call.new.node);
+        let is_it = |step: &domain::PlanStep| step.node == node && step.command().is_some();
+        call.new.tool == RUN_COMMAND && self.plan.spec.steps.iter().any(is_it)
+    }
+
+    /// Returns the result of each check for the present changes, the latest one.
+    pub fn check_results(&self) -> Vec<&ValidationResult> {
+        let present = net_hash(&self.net).to_string();
+        let mut latest: Vec<&ValidationResult> = Vec::new();
+        for result in self.results.iter().filter(|result| result.net_hash == present) {
+            match latest.iter_mut().find(|known| known.validation == result.validation) {
+                Some(known) => *known = result,
+                None => latest.push(result),
+            }
+        }
+        latest
+    }
+}
+
 /// A plan in a list.
 #[derive(Clone, Debug)]
 pub struct PlanRow {
@@ -145,6 +176,8 @@ pub struct PlanRow {
     pub plan: Plan,
     /// The number of files that its present attempt changed.
     pub files: usize,
+    /// The reason why its checks do not let it be applied; `None` if they do, or the work is not done.
+    pub obstacle: Option<CheckObstacle>,
 }
 
 impl Engine {
@@ -256,8 +289,28 @@ impl Engine {
                     Err(error) => return Err(error),
                 },
             };
-            rows.push(PlanRow { plan, files });
+            let obstacle = self.inner.check_obstacle(&plan).await?;
+            rows.push(PlanRow { plan, files, obstacle });
         }
+        Ok((rows, total))
+    }
+
+    /// Plans whose work is done and whose required check failed, newest first, and how many there are in all.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn list_check_failed(&self, filter: &PlanFilter) -> Result<(Vec<PlanRow>, usize), StoreError> {
+        let state = PlanState::Execute(WorkState::Complete);
+        let done = PlanFilter {
+            phase: Some(state.phase().as_str().to_owned()),
+            state: Some(state.word().to_owned()),
+            limit: usize::MAX,
+            ..filter.clone()
+        };
+        let (mut rows, _) = self.list(&done).await?;
+        rows.retain(|row| row.obstacle == Some(CheckObstacle::Failed));
+        let total = rows.len();
+        rows.truncate(filter.limit);
         Ok((rows, total))
     }
 
@@ -318,6 +371,22 @@ impl crate::engine::EngineInner {
         self.store.net_changes(plan.id, plan.attempt).await
     }
 
+    /// Returns the reason why the checks of a plan whose work is done do not let it be applied.
+    pub(crate) async fn check_obstacle(&self, plan: &Plan) -> Result<Option<CheckObstacle>, StoreError> {
+        let is_done = plan.state == PlanState::Execute(WorkState::Complete);
+        // Most plans have no checks.
+        if !is_done || (plan.spec.validations.is_empty() && plan.spec.invariant_checks().is_empty()) {
+            return Ok(None);
+        }
+        let net = match self.net_changes(plan).await {
+            Ok(net) => net,
+            // Whoever looks at that plan is told; the others are listed.
+            Err(StoreError::Damaged { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        Ok(self.checks(plan, &net).await?.obstacle())
+    }
+
     /// The calls of the plan's present attempt.
     pub(crate) async fn calls(&self, plan: &Plan) -> Result<Vec<ToolCall>, StoreError> {
         let mut calls = self.store.calls(plan.id).await?;
@@ -359,8 +428,12 @@ pub(crate) fn verdicts_of(calls: &[ToolCall]) -> Vec<ValidationResult> {
 }
 
 fn said_by(tool: &str, calls: &[ToolCall]) -> Vec<ValidationResult> {
-    let ended = calls.iter().filter(|call| call.new.tool == tool).filter_map(|call| call.end.as_ref());
-    ended.filter_map(|end| serde_json::from_value(end.result.clone()).ok()).collect()
+    let result_of = |call: &ToolCall| {
+        let result: ValidationResult = serde_json::from_value(call.end.as_ref()?.result.clone()).ok()?;
+        // A check that the user ran again did not know its number.
+        Some(ValidationResult { call: call.no, ..result })
+    };
+    calls.iter().filter(|call| call.new.tool == tool).filter_map(result_of).collect()
 }
 
 /// Returns the steps in the order in which they began; a skipped step comes at the place where it settled.
@@ -396,6 +469,9 @@ fn steps_of(calls: &[ToolCall], entries: &[ChangeEntry], runs: &[NodeRun]) -> Ve
             None => (step.tries + 1, took),
         };
         step.changed = changed.get(&call.no).copied().unwrap_or(0);
+        // A command that a model ran is not the step's own.
+        let is_own = !asked.contains_key(call.new.node.as_str());
+        step.exit = call.end.as_ref().and_then(|end| end.exit).filter(|_| is_own);
     }
     for run in runs {
         let least_tries = u32::from(places.contains_key(run.path.as_str()));

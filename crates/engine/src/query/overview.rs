@@ -7,7 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use domain::{Job, JobState, Plan, PlanId, PlanState, WorkState};
+use domain::{CheckObstacle, Job, JobState, Plan, PlanId, PlanState, WorkState};
+use serde_json::Value;
 use store::{PlanFilter, StoreError};
 
 use super::details::store_error;
@@ -43,6 +44,8 @@ pub struct PlanSummary {
     pub step: Option<CurrentStep>,
     /// The number of files that its present attempt changed.
     pub files: usize,
+    /// The reason why its checks do not let it be applied; `None` if they do, or the work is not done.
+    pub obstacle: Option<CheckObstacle>,
 }
 
 /// The node that a plan runs at the moment.
@@ -52,6 +55,10 @@ pub struct CurrentStep {
     pub node: String,
     /// Its number, from 1, and how many there are; none when it is none of the plan's steps, as a check.
     pub place: Option<(usize, usize)>,
+    /// The tool of its last call.
+    pub tool: String,
+    /// The recorded arguments of that call.
+    pub requested: Value,
 }
 
 /// The summaries of all plans at one moment.
@@ -82,6 +89,7 @@ struct CachedPlan {
     event: u64,
     step: Option<CurrentStep>,
     files: usize,
+    obstacle: Option<CheckObstacle>,
 }
 
 impl PlanOverview {
@@ -104,8 +112,8 @@ impl PlanOverview {
             let job = live_jobs.iter().rev().find(|job| job.plan == plan.id).cloned();
             let known = self.known(engine, &plan, job.is_some()).await?;
             is_news |= known.1;
-            let CachedPlan { step, files, .. } = known.0;
-            let (step, files) = (step.clone(), *files);
+            let CachedPlan { step, files, obstacle, .. } = known.0;
+            let (step, files, obstacle) = (step.clone(), *files, *obstacle);
             let short = self.shorts.get(&plan.id).cloned().unwrap_or_else(|| plan.id.to_string());
             // The gate of a plan may depend on all its changes, so it is looked at only if that matters.
             let has_gate = job.is_none() && has_worker && may_go_on(&plan);
@@ -124,6 +132,7 @@ impl PlanOverview {
                 is_interrupted,
                 step,
                 files,
+                obstacle,
             });
         }
         let is_seen = |id: &PlanId| seen.iter().any(|summary: &PlanSummary| summary.plan.id == *id);
@@ -179,8 +188,8 @@ impl PlanOverview {
                 Some(files) => *files,
                 None => engine.inner.net_changes(plan).await?.len(),
             };
-            let step = engine.step_now(plan).await?;
-            self.known.insert(plan.id, CachedPlan { version: plan.version, event, step, files });
+            let (step, obstacle) = (engine.step_now(plan).await?, engine.inner.check_obstacle(plan).await?);
+            self.known.insert(plan.id, CachedPlan { version: plan.version, event, step, files, obstacle });
         }
         // It was there, or was put there just now.
         let known =
@@ -205,7 +214,8 @@ impl Engine {
         let node = last.new.node.clone();
         let steps = &plan.spec.steps;
         let place = steps.iter().position(|step| step.node == node).map(|no| (no + 1, steps.len()));
-        Ok(Some(CurrentStep { node, place }))
+        let (tool, requested) = (last.new.tool.clone(), last.new.requested.clone());
+        Ok(Some(CurrentStep { node, place, tool, requested }))
     }
 }
 

@@ -50,7 +50,8 @@ use worker::ErrorRecoveryService;
 use worker::PlanError;
 use worker::{JobRun, JobRunner, RunFailure};
 
-pub(crate) use recheck::{Recheck, RecheckResult, red, required};
+pub(crate) use phase::checks::CheckRun;
+pub(crate) use recheck::{Recheck, RecheckResult, RecordedCheck, red, required};
 use shutdown::RunShutdown;
 
 pub(crate) use context::RunContext;

@@ -9,9 +9,10 @@
 //! # Invariants
 //! 1. The sandbox belongs to this call alone and goes with it, whatever ends it; the user's tree is not
 //!    written.
-//! 2. Each run of a check is recorded as a call of the plan, under a tool of its own. It is no part of the
-//!    plan's own verdict: a check that fails on one tree says nothing of another. An apply under the plan's
-//!    lock has no claim to record by; its checks are in the record of the apply.
+//! 2. Each run of a check for an apply is recorded as a call of the plan, under a tool of its own. It is no part
+//!    of the plan's own verdict: a check that fails on one tree says nothing of another. An apply under the
+//!    plan's lock has no claim to record by; its checks are in the record of the apply. A run that the user
+//!    asked for (`plan check`) is the plan's verdict, and its caller records it.
 //!
 //! # Not here
 //! The decision to run checks again, and the consequence of their results: `apply::check_validity`.
@@ -21,7 +22,7 @@ use std::io::{self, Read};
 use std::sync::Arc;
 
 use domain::{
-    Base, CallNumber, Hash, NetChange, Plan, ToolCall, Validation, ValidationMode, ValidationOutcome,
+    Base, CallEnd, CallNumber, Hash, NetChange, NewCall, Plan, ToolCall, Validation, ValidationMode, ValidationOutcome,
     ValidationResult,
 };
 use sandbox::content::ContentSource;
@@ -30,7 +31,7 @@ use sandbox::journal::{ImageBytes, JournalChange};
 use sandbox::view::SandboxView;
 use sandbox::{Layer, OpenRequest, Sandbox, SandboxOpenError, SandboxStrategy, StrategyChoice, TreeStamp};
 use serde_json::Value;
-use store::CallAuthority;
+use store::{CallAuthority, StagedContent};
 use sync::{CancelReason, Effect, EffectGate, Observed};
 
 use super::phase::checks;
@@ -60,6 +61,15 @@ pub(crate) struct Recheck<'a> {
     pub(crate) wanted: &'a [WantedChange],
     /// The changes that the results are for.
     pub(crate) net_hash: Hash,
+    /// The occasion.
+    pub(crate) when: CheckRun,
+}
+
+/// A check that ran and is to be recorded by the caller, which has no job.
+pub(crate) struct RecordedCheck {
+    pub(crate) call: NewCall,
+    pub(crate) end: CallEnd,
+    pub(crate) contents: Vec<StagedContent>,
 }
 
 /// The results of the checks.
@@ -67,11 +77,22 @@ pub(crate) struct RecheckResult {
     /// The tree that they ran on, before the changes.
     pub(crate) stamp: TreeStamp,
     pub(crate) results: Vec<ValidationResult>,
+    /// The same, to be recorded; none that a job recorded already.
+    pub(crate) recorded: Vec<RecordedCheck>,
 }
 
 impl Recheck<'_> {
     /// Runs the required checks. Any conflict ends it before a check begins.
     pub(crate) async fn run(&self) -> Result<RecheckResult, TransactionError> {
+        self.run_checks(&required(self.plan), &|_| ()).await
+    }
+
+    /// Runs these checks, and calls `begins` before each. Any conflict ends it before a check begins.
+    pub(crate) async fn run_checks(
+        &self,
+        checks: &[&Validation],
+        begins: &(dyn Fn(&str) + Sync),
+    ) -> Result<RecheckResult, TransactionError> {
         let plan = self.plan.id;
         let failed = |stopped: RunError| match stopped {
             RunError::Cancelled => TransactionError::Cancelled { plan },
@@ -88,9 +109,10 @@ impl Recheck<'_> {
             return Err(TransactionError::Conflicts { plan, conflicts: merged.conflicts });
         }
         let merged = Arc::new(MergedTree::new(merged.changes));
-        let mut results = Vec::new();
-        // An apply that changes nothing needs no check.
-        let checks = required(self.plan).into_iter().filter(|_| !merged.changes.is_empty());
+        let (mut results, mut recorded) = (Vec::new(), Vec::new());
+        // An apply that changes nothing needs no check; the user may want to see one all the same.
+        let is_needed = !merged.changes.is_empty() || self.when == CheckRun::ByUser;
+        let checks = checks.iter().filter(|_| is_needed);
         let mut is_used = false;
         for check in checks {
             if !self.engine.may_run_check(self.plan, check).await? {
@@ -104,13 +126,15 @@ impl Recheck<'_> {
             if is_used || results.is_empty() {
                 sandbox = runner.put(sandbox, &merged).await.map_err(failed)?;
             }
-            let result;
-            (sandbox, result, is_used) = runner.check(sandbox, check).await.map_err(failed)?;
-            results.push(result);
+            begins(&check.name);
+            let ran;
+            (sandbox, ran, is_used) = runner.check(sandbox, check).await.map_err(failed)?;
+            results.push(ran.result);
+            recorded.extend(ran.recorded);
         }
         // If it cannot be removed now, the next command sweeps it.
         drop(blocking(move || sandbox.close()).await.map_err(failed)?);
-        Ok(RecheckResult { stamp, results })
+        Ok(RecheckResult { stamp, results, recorded })
     }
 }
 
@@ -167,6 +191,12 @@ impl ContentSource for MergedSource<'_> {
             None => self.stored.open(hash),
         }
     }
+}
+
+/// A check that ran.
+struct RanCheck {
+    result: ValidationResult,
+    recorded: Option<RecordedCheck>,
 }
 
 /// Runs checks under a job's claim, or under the plan's lock.
@@ -248,10 +278,10 @@ impl<'a> CheckRunner<'a> {
         &self,
         sandbox: Sandbox,
         validation: &Validation,
-    ) -> Result<(Sandbox, ValidationResult, bool), RunError> {
-        let Recheck { engine, plan, net_hash, .. } = *self.recheck;
+    ) -> Result<(Sandbox, RanCheck, bool), RunError> {
+        let Recheck { engine, plan, net_hash, when, .. } = *self.recheck;
         self.scope.check()?;
-        let task = checks::task(plan, validation, CheckRun::Again);
+        let task = checks::task(plan, validation, when);
         let effect = match self.recheck.authority {
             Authority::Owner(run) => run.job.enter()?,
             Authority::LockHolder { .. } => self.gate.enter()?,
@@ -278,9 +308,9 @@ impl<'a> CheckRunner<'a> {
         };
         let mut result = checks::result_of(engine, plan, validation, &finished, &net_hash.to_string());
         result.base_stamp = stamp;
-        self.record(&finished, &effect, &result).await?;
+        let recorded = self.record(&finished, &effect, &result).await?;
         self.scope.check()?;
-        Ok((sandbox, result, is_used))
+        Ok((sandbox, RanCheck { result, recorded }, is_used))
     }
 
     async fn wait(
@@ -318,21 +348,28 @@ impl<'a> CheckRunner<'a> {
         ended.await
     }
 
-    /// Stores the end of the call, of a check that was stopped too.
+    /// Stores the end of the call, of a check that was stopped too. Without a job, returns what is to be stored.
     async fn record(
         &self,
         finished: &CommandResult,
         effect: &Effect,
         result: &ValidationResult,
-    ) -> Result<(), RunError> {
+    ) -> Result<Option<RecordedCheck>, RunError> {
         let engine = self.recheck.engine;
-        let Authority::Owner(run) = self.recheck.authority else { return Ok(()) };
         let staging = Staging::new(Arc::clone(&engine.store));
         let stored = serde_json::to_value(result).unwrap_or(Value::Null);
         let end = finished.call_end(engine, &staging, Some(stored), 0)?;
-        let ended = EndedCall::new(&finished.call, end).with_contents(staging.contents());
-        run.job.context().end_call(CallAuthority::Effect(effect), ended).await?;
-        Ok(())
+        match self.recheck.authority {
+            Authority::LockHolder { .. } => {
+                let (call, contents) = (finished.call.new.clone(), staging.contents());
+                Ok(Some(RecordedCheck { call, end, contents }))
+            }
+            Authority::Owner(run) => {
+                let ended = EndedCall::new(&finished.call, end).with_contents(staging.contents());
+                run.job.context().end_call(CallAuthority::Effect(effect), ended).await?;
+                Ok(None)
+            }
+        }
     }
 }
 

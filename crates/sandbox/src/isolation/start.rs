@@ -43,7 +43,7 @@ pub enum CommandStartError {
         unseen: Option<InvisibleProgram>,
     },
     /// The program cannot be run.
-    #[error("{program} cannot be run")]
+    #[error("{program} {}", not_executable(source))]
     NotExecutable {
         /// As it was asked for.
         program: String,
@@ -111,6 +111,14 @@ fn not_found(program: &str, unseen: Option<&InvisibleProgram>) -> String {
             format!("{} lies below {}, which commands do not see", path.display(), below.display())
         }
         None => format!("{program} is not there to be run"),
+    }
+}
+
+fn not_executable(source: &io::Error) -> String {
+    if source.kind() == io::ErrorKind::PermissionDenied {
+        "is not executable".to_owned()
+    } else {
+        format!("cannot be run: {source}")
     }
 }
 

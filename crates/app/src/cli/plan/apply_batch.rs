@@ -20,7 +20,7 @@ use crate::cli::{Invocation, follow};
 use crate::errors::{CommandError, codes, from_engine, hints};
 use crate::output::{CommandReport, escape_control_chars, one_line};
 use crate::render::diff::counted;
-use crate::render::state::state_words;
+use crate::render::state::words_of;
 
 /// Of more plans than this only the number is shown in the question.
 const QUESTION_LINES_MAX: usize = 20;
@@ -122,8 +122,7 @@ pub(super) async fn run(
 /// Returns the reason why a plan of a batch is left out; `None` if it is ready.
 fn obstacle(details: &PlanDetails, passed: bool) -> Option<&'static str> {
     let checks = &details.validations;
-    let words =
-        state_words(&details.plan, !details.net.is_empty(), details.owner_is_gone || details.is_interrupted);
+    let words = words_of(details);
     match details.plan.state {
         PlanState::Execute(WorkState::Complete) if details.net.is_empty() => Some("no changes"),
         PlanState::Execute(WorkState::Complete) if !checks.failed.is_empty() => Some("check failed"),

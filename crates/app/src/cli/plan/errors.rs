@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 
 use domain::{
-    ErrorCategory, ErrorRecord, GatePoint, LimitReached, NeedsCondition, PlanState, PlanStep, RecoveryAction,
-    RecoveryPolicy, WallMs, WorkState,
+    CheckObstacle, ErrorCategory, ErrorRecord, GatePoint, LimitReached, NeedsCondition, PlanState, PlanStep,
+    RecoveryAction, RecoveryPolicy, ValidationOutcome, ValidationResult, WallMs, WorkState,
 };
 use engine::{Engine, ErrorMoment, PlanDetails};
 use serde_json::{Value, json};
@@ -18,8 +18,9 @@ use crate::cli::Invocation;
 use crate::cli::invocation::NamedPlan;
 use crate::config::SettingKey;
 use crate::errors::{CommandError, from_engine};
-use crate::output::{CommandReport, OutputStyle, escape_control_chars};
+use crate::output::{CommandReport, OutputStyle, escape_control_chars, one_line};
 use crate::render;
+use crate::render::output_tail;
 use crate::time::{local, now, stamp};
 
 #[derive(Debug, clap::Args)]
@@ -78,8 +79,12 @@ struct NextAttempt {
 impl ErrorReport<'_> {
     fn to_text(&self, style: &OutputStyle) -> String {
         let errors = &self.details.errors;
+        let checks = self.failed_checks(style);
         if errors.recorded() == 0 {
-            return format!("nothing went wrong in plan {}\n", self.id);
+            return match checks.is_empty() {
+                true => format!("nothing went wrong in plan {}\n", self.id),
+                false => checks + &self.next_lines(style),
+            };
         }
         let mut text = String::new();
         let older = self.older();
@@ -90,10 +95,40 @@ impl ErrorReport<'_> {
         }
         let rows: Vec<[String; 7]> = errors.records().map(|record| self.row(record)).collect();
         text.push_str(&align_columns(&rows));
+        text.push_str(&checks);
+        text + &self.next_lines(style)
+    }
+
+    fn next_lines(&self, style: &OutputStyle) -> String {
         let NextAttempt { why, command } = self.next();
-        text.push_str(&format!("{}  {}\n", style.paint.dim("next"), escape_control_chars(&why)));
+        let mut text = format!("{}  {}\n", style.paint.dim("next"), escape_control_chars(&why));
         text.extend(command.map(|command| format!("      {}\n", escape_control_chars(&command))));
         text
+    }
+
+    /// The required checks that failed on the plan's present changes, each with the end of its output.
+    fn failed_checks(&self, style: &OutputStyle) -> String {
+        let one = |result: &ValidationResult| {
+            let name = escape_control_chars(&one_line(&result.validation));
+            let how = match result.outcome {
+                ValidationOutcome::Passed | ValidationOutcome::Failed => "failed",
+                ValidationOutcome::Errored => "could not be finished",
+            };
+            let head = style.paint.red(&format!("check {name} {how}"));
+            let lines = output_tail::block(&output_tail::of_check(result), style);
+            format!("{head} (call {})\n{lines}", result.call.0)
+        };
+        output_tail::failed_checks(self.details).map(one).collect()
+    }
+
+    fn failed_checks_json(&self) -> Vec<Value> {
+        let one = |result: &ValidationResult| {
+            json!({
+                "name": result.validation, "outcome": result.outcome, "call": result.call,
+                "output": output_tail::of_check(result),
+            })
+        };
+        output_tail::failed_checks(self.details).map(one).collect()
     }
 
     /// Number, moment, phase, node, category, what was done, what was said.
@@ -232,6 +267,10 @@ impl ErrorReport<'_> {
             };
             return NextAttempt { why, command };
         }
+        if self.details.validations.obstacle() == Some(CheckObstacle::Failed) {
+            let why = "a required check failed, so it is not applied: run its checks again, or its work".to_owned();
+            return NextAttempt { why, command: Some(format!("agents plan check {}", self.id)) };
+        }
         let state = self.details.plan.state;
         let why = match (state, self.details.errors.last_failure()) {
             (
@@ -278,10 +317,11 @@ impl ErrorReport<'_> {
                 })
             })
             .collect();
-        let next = (errors.recorded() > 0).then(|| self.next());
+        let checks = self.failed_checks_json();
+        let next = (errors.recorded() > 0 || !checks.is_empty()).then(|| self.next());
         json!({
             "plan": self.details.plan.id, "recorded": errors.recorded(), "retries": errors.retries_total(),
-            "records": records, "folded": folded, "older": by_category, "details": errors.details(),
+            "records": records, "checks": checks, "folded": folded, "older": by_category, "details": errors.details(),
             "next": next.map(|next| json!({ "why": next.why, "command": next.command })),
         })
     }

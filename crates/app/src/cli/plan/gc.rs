@@ -126,7 +126,7 @@ async fn unapplied_plans(
         let state = Some(state.to_owned());
         let filter = PlanFilter { state, root: root.clone(), limit: usize::MAX, ..PlanFilter::default() };
         let (rows, _) = engine.list(&filter).await.map_err(|error| from_engine::store(&error))?;
-        for PlanRow { plan, files } in rows.into_iter().filter(|row| row.plan.updated.0 < before) {
+        for PlanRow { plan, files, .. } in rows.into_iter().filter(|row| row.plan.updated.0 < before) {
             let is_done = plan.state == PlanState::Execute(WorkState::Complete) && files == 0;
             match is_done {
                 true => found.without_changes.push(plan.id),

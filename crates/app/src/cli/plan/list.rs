@@ -20,19 +20,24 @@ use crate::render;
 use crate::render::diff::counted;
 use crate::render::forecast::OverlappingPlan;
 use crate::render::next_steps::{FIRST_PLAN, after_interruption, see_status};
-use crate::render::state::state_words;
+use crate::render::state::{self, StateFacts, state_words};
 use crate::setup::project;
 use crate::time::{age, now};
 
 /// The column of the title, which gives way on a narrow screen.
 const TITLE_COLUMN: usize = 0;
+/// The column of the state, which has colours.
+const STATE_COLUMN: usize = 1;
+/// The state of plans whose work is done and whose required check failed: the store has no word for it.
+const CHECK_FAILED: &str = "check-failed";
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct ListArgs {
     /// Only plans in this phase: strategize, execute, apply
     #[arg(long, value_parser = phases())]
     phase: Option<String>,
-    /// Only plans in this state: queued, processing, complete, errored, cancelled, applied, constrained
+    /// Only plans in this state: queued, processing, complete, check-failed, errored, cancelled, applied,
+    /// constrained
     #[arg(long, value_parser = states())]
     state: Option<String>,
     /// Plans of this project [default: the project of the current directory]
@@ -59,6 +64,7 @@ fn phases() -> Vec<&'static str> {
 
 fn states() -> Vec<&'static str> {
     let mut words: Vec<&str> = PlanState::ALL.map(PlanState::word).to_vec();
+    words.push(CHECK_FAILED);
     words.sort_unstable();
     words.dedup();
     words
@@ -92,12 +98,20 @@ pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Comma
         batch,
         limit: usize::try_from(args.limit).unwrap_or(usize::MAX),
     };
-    let (rows, total) = engine.list(&filter).await.map_err(|error| from_engine::store(&error))?;
+    let is_by_checks = filter.state.as_deref() == Some(CHECK_FAILED);
+    let rows = match is_by_checks {
+        true => engine.list_check_failed(&filter).await,
+        false => engine.list(&filter).await,
+    };
+    let (rows, total) = rows.map_err(|error| from_engine::store(&error))?;
     let elsewhere = match invocation.only {
         None if !everywhere => {
             let all = PlanFilter { root: None, limit: 0, ..filter.clone() };
-            let (_, all) = engine.store().plans(&all).await.map_err(|error| from_engine::store(&error))?;
-            all.saturating_sub(total)
+            let all = match is_by_checks {
+                true => engine.list_check_failed(&all).await.map(|(_, all)| all),
+                false => engine.store().plans(&all).await.map(|(_, all)| all),
+            };
+            all.map_err(|error| from_engine::store(&error))?.saturating_sub(total)
         }
         None | Some(_) => 0,
     };
@@ -114,7 +128,8 @@ pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Comma
         let is_stopped =
             engine.is_interrupted(&row.plan).await.map_err(|error| from_engine::store(&error))?;
         let is_interrupted = owner_is_gone || is_stopped;
-        let words = state_words(&row.plan, row.files > 0, is_interrupted);
+        let facts = StateFacts { has_changes: row.files > 0, is_interrupted, obstacle: row.obstacle };
+        let words = state_words(&row.plan, facts);
         listed.push(ListedPlan { row, short, words, owner_is_gone, is_interrupted });
     }
     let listed = together(listed);
@@ -123,7 +138,7 @@ pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Comma
     let mut head = vec!["title", "state", "files", "age"];
     head.extend(has_projects.then_some("project"));
     head.push("plan");
-    let mut table = TextTable::new(&head).with_flexible(TITLE_COLUMN);
+    let mut table = TextTable::new(&head).with_flexible(TITLE_COLUMN).with_colours(STATE_COLUMN, state::coloured);
     let mut plans: Vec<(PlanId, Map<String, Value>)> = Vec::new();
     let (mut interrupted, mut marked): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
     let mut batch: Option<&str> = None;

@@ -19,8 +19,6 @@ use crate::time::{format_duration, stamp};
 
 /// The bytes of a tool's answer that are shown among all calls.
 const RESULT_BYTES_MAX: usize = 2 << 10;
-/// Arguments that say enough about a call, the most telling one first.
-const TELLING: [&str; 8] = ["path", "command", "model", "agent", "query", "pattern", "question", "invariant"];
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct LogsArgs {
@@ -118,15 +116,8 @@ fn head(log: &CallLog, style: &OutputStyle) -> String {
 
 /// Returns the tool, and as much of its arguments as distinguishes one call from another.
 fn called(call: &ToolCall) -> String {
-    let arguments = &call.new.requested;
-    let telling = TELLING.iter().find_map(|name| arguments.get(name)).filter(|value| !value.is_null());
-    let words = match telling.unwrap_or(arguments) {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        Value::Array(words) => words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "),
-        other @ (Value::Bool(_) | Value::Number(_) | Value::Object(_)) => other.to_string(),
-    };
-    escape_control_chars(&one_line(&format!("{} {words}", call.new.tool))).trim_end().to_owned()
+    let words = render::activity::telling_argument(&call.new.requested);
+    one_line(&format!("{} {words}", escape_control_chars(&call.new.tool))).trim_end().to_owned()
 }
 
 /// Returns the usage of a question to a model; empty for other calls.

@@ -4,6 +4,7 @@ pub(crate) mod apply;
 mod apply_batch;
 mod artifacts;
 pub(crate) mod cancel;
+pub(super) mod check;
 pub(crate) mod diff;
 mod discard;
 mod dry_run;
@@ -74,6 +75,8 @@ pub(super) enum PlanCommand {
     Artifacts(artifacts::ArtifactsArgs),
     /// Apply the changes of a plan to your files
     Apply(apply::ApplyArgs),
+    /// Run the checks of a plan again, without doing its work again
+    Check(check::CheckArgs),
     /// Undo an applied plan
     Undo(undo::UndoArgs),
     /// Apply a plan again that was undone, with the same choice
@@ -112,6 +115,7 @@ impl PlanCommand {
             PlanCommand::Diff(_) => "plan diff",
             PlanCommand::Artifacts(_) => "plan artifacts",
             PlanCommand::Apply(_) => "plan apply",
+            PlanCommand::Check(_) => "plan check",
             PlanCommand::Undo(_) => "plan undo",
             PlanCommand::Redo(_) => "plan redo",
             PlanCommand::Shell(_) => "plan shell",
@@ -143,6 +147,7 @@ pub(super) fn dispatch(command: PlanCommand, invocation: &Invocation) -> Result<
         PlanCommand::Diff(args) => alone(diff::run(args, invocation)),
         PlanCommand::Artifacts(args) => alone(artifacts::run(args, invocation)),
         PlanCommand::Apply(args) => alone(apply::run(args, invocation)),
+        PlanCommand::Check(args) => alone(check::run(args, invocation)),
         PlanCommand::Undo(args) => alone(undo::run(args, invocation)),
         PlanCommand::Redo(args) => alone(redo::run(args, invocation)),
         PlanCommand::Shell(args) => alone(shell::run(args, invocation)),

@@ -24,7 +24,7 @@ d, enter   what it changed        a      review it, apply what you take
 l          what it prints         e      what went wrong
 c          cancel it (asks)       q      quit; plans of workers continue
 
-state      phase and state        does   its step, or what it waits for
+state      of the plan            does   its command, or what it waits for
 time       in this state          files  number of changed files
 clash ! 2  with two plans that are not applied yet it will be in conflict:
            both change the same lines, or one deletes what the other changes;
@@ -86,6 +86,7 @@ impl TopPalette {
 
     fn group(self, row: &TopRow) -> Style {
         match row.group {
+            PlanGroup::NeedsYou if is_bad(row.state) => self.of(Color::Red),
             PlanGroup::Running => self.of(Color::Cyan),
             PlanGroup::NeedsYou => self.of(Color::Yellow),
             PlanGroup::Queued => Style::new(),
@@ -137,7 +138,7 @@ fn draw_pane(row: &TopRow, frame: &mut Frame<'_>, area: Rect) {
     let mut lines = vec![row.title.clone()];
     let worker = row.worker.as_ref().map(|worker| format!(", worker {worker}")).unwrap_or_default();
     let does = if row.does.is_empty() { String::new() } else { format!(", {}", row.does) };
-    lines.push(format!("{} for {}{does}, on {}{worker}", row.state, span(row.since_ms), row.project));
+    lines.push(format!("{} for {}, on {}{worker}{does}", row.state, span(row.since_ms), row.project));
     let conflicts = row.met.iter().filter(|met| met.is_conflict());
     let others = row.met.iter().filter(|met| !met.is_conflict());
     lines.extend(conflicts.chain(others).map(|met| met.line()));
@@ -152,14 +153,23 @@ fn draw_pane(row: &TopRow, frame: &mut Frame<'_>, area: Rect) {
     frame.render_widget(Paragraph::new(lines).block(block(&title)), area);
 }
 
+/// Returns whether the state is one that something went wrong in.
+fn is_bad(state: &str) -> bool {
+    ["failed", "check failed", "apply failed", "conflict", "interrupted"].contains(&state)
+}
+
 /// The widths of the columns, so that they stay where they are while plans go on.
 struct Columns {
-    plan: usize,
+    title: usize,
+    does: usize,
     is_wide: bool,
 }
 
-const STATE: usize = 17;
-const DOES: usize = 14;
+const STATE: usize = 13;
+const TITLE_MIN: usize = 12;
+const DOES_MIN: usize = 13;
+/// The columns of all but plan, title and does, with the cursor and the gaps.
+const TAKEN: usize = 1 + STATE + TIME + FILES + CLASH + 6 * 2;
 const TIME: usize = 6;
 const FILES: usize = 5;
 const CLASH: usize = 5;
@@ -168,33 +178,38 @@ const PROJECT: usize = 16;
 
 impl Columns {
     fn fit(rows: &[TopRow], width: u16) -> Columns {
-        let plan = rows.iter().map(|row| row.short.len()).max().unwrap_or(0);
-        Columns { plan, is_wide: width >= WIDE_FROM_COLUMNS }
+        let plan = rows.iter().map(|row| row.short.len()).max().unwrap_or(0).max("PLAN".len());
+        let is_wide = width >= WIDE_FROM_COLUMNS;
+        let more = if is_wide { WORKER + PROJECT + 2 * 2 } else { 0 };
+        // What is left is shared by the title and what the plan does.
+        let room = usize::from(width).saturating_sub(TAKEN + plan + more);
+        let does = (room / 2).max(DOES_MIN);
+        Columns { title: room.saturating_sub(does).max(TITLE_MIN), does, is_wide }
     }
 
     fn head(&self) -> String {
-        self.cells(' ', ["PLAN", "STATE", "DOES", "TIME", "FILES", "CLASH", "WORKER", "PROJECT", "TITLE"])
+        self.cells(' ', ["TITLE", "STATE", "DOES", "TIME", "FILES", "CLASH", "WORKER", "PROJECT", "PLAN"])
     }
 
     fn line(&self, row: &TopRow, cursor: char) -> String {
         let (time, files, clash) = (span(row.since_ms), row.files.to_string(), row.conflicts_shown());
         let worker = row.worker.as_deref().unwrap_or("");
         let cells =
-            [&row.short, &row.state, &row.does, &time, &files, &clash, worker, &row.project, &row.title];
+            [&row.title, row.state, &row.does, &time, &files, &clash, worker, &row.project, &row.short];
         self.cells(cursor, cells)
     }
 
     fn cells(&self, cursor: char, cells: [&str; 9]) -> String {
-        let [plan, state, does, time, files, clash, worker, project, title] = cells;
-        let (state, does, project) = (cut(state, STATE), cut(does, DOES), cut(project, PROJECT));
-        let width = self.plan;
+        let [title, state, does, time, files, clash, worker, project, plan] = cells;
+        let (title_columns, does_columns) = (self.title, self.does);
+        let (title, does, project) = (cut(title, title_columns), cut(does, does_columns), cut(project, PROJECT));
         let mut text = format!(
-            "{cursor}{plan:<width$}  {state:<STATE$}  {does:<DOES$}  {time:>TIME$}  {files:>FILES$}  {clash:<CLASH$}"
+            "{cursor}{title:<title_columns$}  {state:<STATE$}  {does:<does_columns$}  {time:>TIME$}  {files:>FILES$}  {clash:<CLASH$}"
         );
         if self.is_wide {
             text.push_str(&format!("  {worker:<WORKER$}  {project:<PROJECT$}"));
         }
-        format!("{text}  {title}")
+        format!("{text}  {plan}").trim_end().to_owned()
     }
 }
 

@@ -7,15 +7,17 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use domain::{ApplyState, NodePath, PlanId, PlanState, WallMs, WorkState};
+use domain::{ApplyState, PlanId, PlanState, WallMs, WorkState};
 use engine::{CurrentStep, Forecasts, OverviewSnapshot, PlanSummary, ProviderBreakerChange, QueuePlace};
 use serde_json::{Value, json};
 
 use crate::notify::Need;
 use crate::output::{OutputStyle, TextTable, escape_control_chars, object, one_line, write_object_with_list};
 use crate::render;
+use crate::render::activity;
 use crate::render::forecast::OverlappingPlan;
 use crate::render::next_steps::{START_WORKER, TABLE_OF_ENDED_PLANS, TABLE_OF_NO_PLANS};
+use crate::render::state::{StateFacts, coloured, state_words};
 use crate::time::stamp;
 
 /// The time for which a plan that has ended is still shown.
@@ -62,8 +64,8 @@ pub struct TopRow {
     pub project: String,
     /// The group in the table.
     pub group: PlanGroup,
-    /// Phase and state in words.
-    pub state: String,
+    /// Its state in words.
+    pub state: &'static str,
     /// The current action, or the reason of the wait.
     pub does: String,
     /// The time since the last change of its state, in milliseconds.
@@ -161,7 +163,7 @@ fn row(plan_summary: &PlanSummary, met: Vec<OverlappingPlan>, now: WallMs) -> To
             | PlanState::Apply(ApplyState::Cancelled | ApplyState::Applied)
     );
     let is_undone = plan.undone_at.is_some();
-    let is_ready = matches!(
+    let is_ready = plan_summary.obstacle.is_none() && matches!(
         plan.state,
         PlanState::Execute(WorkState::Complete)
             | PlanState::Apply(ApplyState::Constrained | ApplyState::Errored)
@@ -195,19 +197,19 @@ fn need(plan_summary: &PlanSummary) -> Option<Need> {
         (Some(_), Some(QueuePlace { is_held: true, is_served: false, .. })) => Some(Need::Start),
         (Some(_), _) => None,
         (None, _) if plan_summary.goes_on => None,
-        (None, _) => Need::at_rest(&plan_summary.plan, plan_summary.files > 0),
+        (None, _) => {
+            Need::at_rest(&plan_summary.plan, plan_summary.files > 0, plan_summary.obstacle)
+        }
     }
 }
 
-fn state(plan_summary: &PlanSummary) -> String {
-    let plan = &plan_summary.plan;
-    let word = match plan.state.word() {
-        _ if plan.undone_at.is_some() => "undone",
-        _ if plan_summary.owner_is_gone || plan_summary.is_interrupted => "interrupted",
-        "processing" => "running",
-        word => word,
+fn state(plan_summary: &PlanSummary) -> &'static str {
+    let facts = StateFacts {
+        has_changes: plan_summary.files > 0,
+        is_interrupted: plan_summary.owner_is_gone || plan_summary.is_interrupted,
+        obstacle: plan_summary.obstacle,
     };
-    format!("{} {word}", plan.state.phase())
+    state_words(&plan_summary.plan, facts)
 }
 
 fn does(plan_summary: &PlanSummary, need: Option<Need>) -> String {
@@ -225,17 +227,10 @@ fn does(plan_summary: &PlanSummary, need: Option<Need>) -> String {
 }
 
 fn step_words(step: &CurrentStep) -> String {
-    let node = escape_control_chars(&one_line(&step.node));
-    let check = match NodePath::parse(&node) {
-        NodePath::Check(name) => Some(name),
-        NodePath::Recheck(_) | NodePath::Step(_) | NodePath::Repair { .. } => None,
-    };
-    match (step.place, check) {
-        // The only step has the name of its phase, which the row shows already.
-        (Some((_, 1)), _) => String::new(),
-        (Some((no, of)), _) => format!("{no}/{of} {node}"),
-        (None, Some(check)) => format!("check {check}"),
-        (None, None) => node,
+    let words = activity::words(&step.node, &step.tool, &step.requested);
+    match step.place {
+        Some((no, of)) if of > 1 => format!("{no}/{of} {words}"),
+        Some(_) | None => words,
     }
 }
 
@@ -338,28 +333,19 @@ pub fn to_table(rows: &[TopRow], summary: &Summary, style: &OutputStyle) -> Stri
     if rows.is_empty() {
         return summary.nothing().to_owned();
     }
-    let mut table = TextTable::new(&[
-        "plan",
-        "state",
-        "does",
-        "time",
-        "files",
-        "conflicts",
-        "worker",
-        "project",
-        "title",
-    ]);
+    let head = ["title", "state", "does", "time", "files", "conflicts", "worker", "project", "plan"];
+    let mut table = TextTable::new(&head).with_flexible(0).with_colours(1, coloured);
     for row in rows {
         table.row(vec![
-            row.short.clone(),
-            row.state.clone(),
+            row.title.clone(),
+            row.state.to_owned(),
             row.does.clone(),
             span(row.since_ms),
             row.files.to_string(),
             row.conflicts_shown(),
             row.worker.clone().unwrap_or_default(),
             row.project.clone(),
-            row.title.clone(),
+            row.short.clone(),
         ]);
     }
     format!("{}\n{}", summary.line(), table.render(style))
@@ -393,11 +379,11 @@ fn row_json(row: &TopRow, seen: &OverviewSnapshot) -> Option<Value> {
     let projects: Vec<&str> = plan.projects.iter().map(|project| project.alias.as_str()).collect();
     let step = plan_summary.step.as_ref().map(|step| {
         let (no, of) = step.place.unzip();
-        json!({ "node": step.node, "no": no, "of": of })
+        json!({ "node": step.node, "no": no, "of": of, "does": step_words(step) })
     });
     Some(json!({
         "plan_id": plan.id, "short_id": row.short, "title": plan.title, "projects": projects,
-        "phase": plan.state.phase(), "state": plan.state.word(), "group": row.group.as_str(),
+        "phase": plan.state.phase(), "state": plan.state.word(), "status": row.state, "group": row.group.as_str(),
         "undone": plan.undone_at.is_some(), "broken_off": plan_summary.owner_is_gone,
         "interrupted": plan_summary.is_interrupted,
         "needs": need(plan_summary).map(Need::words), "step": step, "elapsed_ms": row.since_ms, "files": row.files,

@@ -1,6 +1,6 @@
 //! Keys and pictures of the table of plans.
 
-use domain::{ApplyState, ByteText, Job, WorkerId};
+use domain::{ApplyState, ByteText, CheckObstacle, Job, WorkerId};
 use domain::{JobId, Ms, NewJob, NewPlan, Phase, Plan, PlanSpec, PlanState, ProjectLink, WallMs, WorkState};
 use engine::{
     CurrentStep, Forecast, ForecastKind, ForecastPath, Forecasts, OverviewSnapshot, PlanSummary, QueuePlace,
@@ -29,7 +29,7 @@ fn plan_summary(no: u128, title: &str, state: PlanState) -> PlanSummary {
     let (job, place, step) = (None, None, None);
     PlanSummary {
         plan,
-        short: format!("01JB3QK7X{no}"),
+        short: format!("k3p{no}"),
         job,
         place,
         goes_on: false,
@@ -37,6 +37,7 @@ fn plan_summary(no: u128, title: &str, state: PlanState) -> PlanSummary {
         is_interrupted: false,
         step,
         files: 0,
+        obstacle: None,
     }
 }
 
@@ -54,7 +55,12 @@ fn job(no: u128, is_running: bool) -> Job {
 fn seen() -> (OverviewSnapshot, Forecasts) {
     let mut runs = plan_summary(1, "rename the cart everywhere", PlanState::Execute(WorkState::Processing));
     runs.job = Some(job(1, true));
-    runs.step = Some(CurrentStep { node: "build".to_owned(), place: Some((2, 5)) });
+    runs.step = Some(CurrentStep {
+        node: "build".to_owned(),
+        place: Some((2, 5)),
+        tool: "run_command".to_owned(),
+        requested: json!({ "command": ["cargo", "build"] }),
+    });
     runs.files = 4;
     let mut waits = plan_summary(2, "add a test", PlanState::Execute(WorkState::Queued));
     waits.job = Some(job(2, false));
@@ -73,7 +79,10 @@ fn seen() -> (OverviewSnapshot, Forecasts) {
         more_merges: 0,
         kind,
     };
-    let plans = vec![applied, failed, done, waits, runs];
+    let mut checked = plan_summary(6, "port the tests", PlanState::Execute(WorkState::Complete));
+    checked.files = 3;
+    checked.obstacle = Some(CheckObstacle::Failed);
+    let plans = vec![applied, failed, done, waits, runs, checked];
     (
         OverviewSnapshot { plans, queued: 3, slots: 4, has_worker: true, is_news: true },
         Forecasts { pairs: vec![forecast], ..Forecasts::default() },
@@ -105,44 +114,25 @@ fn type_in(top: &mut Top, keys: &str) -> TopCommand {
     keys.chars().map(|key| top.press(KeyPress::Char(key))).last().unwrap()
 }
 
+const AT_80: &str = include_str!("screen_80.txt");
+const AT_140: &str = include_str!("screen_140.txt");
+
 #[test]
-fn a_narrow_screen_has_what_matters_and_tells_the_rest_below() {
-    let expected = "\
-agents top  1 running of 4 slots, 3 queued, 2 need you, 1 conflict to come
- PLAN        STATE              DOES              TIME  FILES  CLASH  TITLE
->01JB3QK7X1  execute running    2/5 build        2m05s      4  ! 1    rename the
- 01JB3QK7X4  execute errored    see errors       2m05s      0         format all
- 01JB3QK7X3  execute complete   apply it         2m05s     12  ! 1    fix the su
- 01JB3QK7X2  execute queued     2 before it      2m05s      0         add a test
- 01JB3QK7X5  apply applied                       2m05s      1         bump
-
-
-
-
-
-
-
-
-
-
-┌plan 01JB3QK7X1───────────────────────────────────────────────────────────────┐
-│rename the cart everywhere                                                    │
-│execute running for 2m05s, 2/5 build, on shop, worker 000007                  │
-│conflict to come with plan 01JB3QK7X3: src/cart.rs (same lines)               │
-│                                                                              │
-└──────────────────────────────────────────────────────────────────────────────┘
-j/k move  d diff  a apply  c cancel  l logs  e errors  ? help  q quit
-";
-    assert_eq!(painted(&mut top(), 80, 24), expected);
+fn the_table_shows_what_each_plan_does_and_fits_the_screen() {
+    assert_eq!(painted(&mut top(), 80, 24), AT_80);
+    assert_eq!(painted(&mut top(), 140, 24), AT_140, "a wide screen has worker and project too");
 }
 
 #[test]
-fn a_wide_screen_has_worker_and_project_too() {
-    let shown = painted(&mut top(), 200, 60);
-    let line = " PLAN        STATE              DOES              TIME  FILES  CLASH  WORKER  PROJECT           TITLE";
-    assert!(shown.lines().any(|found| found == line), "{shown}");
-    assert!(shown.contains("! 1    000007  shop              rename the cart everywhere\n"), "{shown}");
-    assert!(shown.contains("fix the sum\\x1B[2J"), "calm: {shown}");
+fn a_plan_whose_check_failed_is_not_ready_and_is_not_applied() {
+    let mut top = top();
+    type_in(&mut top, "j");
+    assert_eq!(type_in(&mut top, "a"), TopCommand::Stay);
+    assert!(painted(&mut top, 80, 24).contains("plan k3p6 cannot be applied: it is check failed"));
+    let (seen, forecasts) = seen();
+    let (rows, _) = rows(&seen, &forecasts, NOW, false);
+    let row = rows.iter().find(|row| row.id == PlanId::from_u128(6)).unwrap();
+    assert_eq!((row.state, row.does.as_str(), row.group), ("check failed", "see checks", PlanGroup::NeedsYou));
 }
 
 #[test]
@@ -170,34 +160,34 @@ fn no_screen_is_too_small() {
 #[test]
 fn the_cursor_stays_with_its_plan() {
     let mut top = top();
-    type_in(&mut top, "jj");
+    type_in(&mut top, "jjj");
     assert_eq!(top.chosen, Some(PlanId::from_u128(3)));
     let (mut seen, forecasts) = seen();
     seen.plans.retain(|plan_summary| plan_summary.plan.id != PlanId::from_u128(1));
     let (fewer, summary) = rows(&seen, &forecasts, NOW, false);
     top.see(fewer, summary.clone());
-    assert_eq!((top.chosen, top.place()), (Some(PlanId::from_u128(3)), 1));
+    assert_eq!((top.chosen, top.place()), (Some(PlanId::from_u128(3)), 2));
     seen.plans.retain(|plan_summary| plan_summary.plan.id != PlanId::from_u128(3));
     let (fewer, summary) = rows(&seen, &forecasts, NOW, false);
     top.see(fewer, summary);
-    assert_eq!(top.place(), 1, "where it was, when it is gone");
+    assert_eq!(top.place(), 2, "where it was, when it is gone");
     type_in(&mut top, "kkkkkk");
     assert_eq!(top.place(), 0);
     top.press(KeyPress::PageDown);
-    assert_eq!(top.place(), 2);
+    assert_eq!(top.place(), 3);
 }
 
 #[test]
 fn nothing_is_cancelled_without_a_yes() {
     let mut top = top();
     assert_eq!(type_in(&mut top, "c"), TopCommand::Stay);
-    assert!(painted(&mut top, 80, 24).contains("cancel plan for good? y/n   01JB3QK7X1 (rename the cart"));
+    assert!(painted(&mut top, 80, 24).contains("cancel plan for good? y/n   k3p1 (rename the cart"));
     assert_eq!(type_in(&mut top, "n"), TopCommand::Stay);
     assert!(painted(&mut top, 80, 24).contains("nothing was cancelled"));
     type_in(&mut top, "c");
     assert_eq!(top.press(KeyPress::Enter), TopCommand::Stay);
     assert_eq!(type_in(&mut top, "cy"), TopCommand::Cancel(PlanId::from_u128(1)));
-    type_in(&mut top, "jjjj");
+    type_in(&mut top, "jjjjj");
     assert_eq!(type_in(&mut top, "cy"), TopCommand::Stay, "what is applied has ended");
 }
 
@@ -205,10 +195,10 @@ fn nothing_is_cancelled_without_a_yes() {
 fn a_key_that_can_do_nothing_says_why() {
     let mut top = top();
     assert_eq!(type_in(&mut top, "a"), TopCommand::Stay);
-    assert!(painted(&mut top, 80, 24).contains("cannot be applied: it is execute running"));
+    assert!(painted(&mut top, 80, 24).contains("cannot be applied: it is running"));
     assert_eq!(type_in(&mut top, "d"), TopCommand::Diff(PlanId::from_u128(1)));
-    assert_eq!(type_in(&mut top, "jd"), TopCommand::Stay);
-    assert!(painted(&mut top, 80, 24).contains("plan 01JB3QK7X4 has changed nothing"));
+    assert_eq!(type_in(&mut top, "jjd"), TopCommand::Stay);
+    assert!(painted(&mut top, 80, 24).contains("plan k3p4 has changed nothing"));
     assert_eq!(type_in(&mut top, "e"), TopCommand::Errors(PlanId::from_u128(4)));
     assert_eq!(type_in(&mut top, "l"), TopCommand::Logs(PlanId::from_u128(4)));
     assert_eq!(type_in(&mut top, "ja"), TopCommand::Apply(PlanId::from_u128(3)));
@@ -295,14 +285,14 @@ fn the_table_reads_without_a_screen_and_by_programs() {
         OutputStyle { width: None, ..OutputStyle::find(Some(Format::Plain), ColorWhen::Never, |_| None) };
     let table = to_table(&rows, &summary, &style);
     assert!(
-        table.starts_with("1 running of 4 slots, 3 queued, 2 need you, 1 conflict to come\nPLAN"),
+        table.starts_with("1 running of 4 slots, 3 queued, 3 need you, 1 conflict to come\nTITLE"),
         "{table}"
     );
     let mut written = Vec::new();
     write_json(&mut written, (&rows, &summary), &seen, &json!([])).unwrap();
     let json: Value = serde_json::from_slice(&written).unwrap();
-    assert_eq!(json["plans"][0]["step"], json!({ "node": "build", "no": 2, "of": 5 }));
+    assert_eq!(json["plans"][0]["step"], json!({ "node": "build", "no": 2, "of": 5, "does": "2/5 runs cargo build" }));
     assert_eq!(json["plans"][0]["forecast"][0]["kind"], "same_lines");
-    assert_eq!((&json["plans"][2]["needs"], &json["needs_you"]), (&json!("apply it"), &json!(2)));
+    assert_eq!((&json["plans"][3]["needs"], &json["needs_you"]), (&json!("apply it"), &json!(3)));
     assert_eq!(to_table(&[], &Summary::default(), &style), Summary::default().nothing());
 }

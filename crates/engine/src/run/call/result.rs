@@ -192,7 +192,9 @@ impl CommandResult {
 
     pub(crate) fn category(&self) -> ErrorCategory {
         match &self.ended {
-            Err(CommandStartError::NotFound { .. }) => ErrorCategory::InvalidInput,
+            Err(CommandStartError::NotFound { .. } | CommandStartError::NotExecutable { .. }) => {
+                ErrorCategory::InvalidInput
+            }
             Err(_) => ErrorCategory::Sandbox,
             Ok((CommandExit { how: ExitKind::Exited(TRY_LATER), .. }, _)) => ErrorCategory::Overloaded,
             Ok(_) => ErrorCategory::Tool,

@@ -74,13 +74,15 @@ pub(crate) enum CheckRun {
     First,
     /// Before an apply, on the merged tree.
     Again,
+    /// Because the user asked for it, on the merged tree.
+    ByUser,
 }
 
 /// The command of a check, with what the plan's first command has around it.
 pub(crate) fn task(plan: &Plan, validation: &Validation, when: CheckRun) -> CommandRequest {
     let surroundings = plan.spec.commands().next();
     let (tool, path) = match when {
-        CheckRun::First => (VALIDATE, NodePath::Check(&validation.name)),
+        CheckRun::First | CheckRun::ByUser => (VALIDATE, NodePath::Check(&validation.name)),
         CheckRun::Again => (RECHECK, NodePath::Recheck(&validation.name)),
     };
     CommandRequest {
