@@ -66,6 +66,12 @@ pub fn local(at: WallMs) -> String {
     }
 }
 
+/// The time of the day as a person at this machine reads it: `01:30:03`.
+pub fn clock(at: WallMs) -> String {
+    let whole = local(at);
+    whole.split_once(' ').map_or_else(|| whole.clone(), |(_, clock)| clock.to_owned())
+}
+
 /// The wall clock, for people to read.
 pub fn now() -> WallMs {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

@@ -121,8 +121,8 @@ pub use plan::phase::Phase;
 pub use plan::timeline::{PhaseTime, phase_times};
 pub use plan::toolchain_env;
 pub use plan::validation::{
-    CHECKS_MAX, CheckObstacle, Validation, ValidationMode, ValidationOutcome, ValidationResult, ValidationSummary, sum_up,
-    trust_digest,
+    CHECKS_MAX, CheckObstacle, Validation, ValidationMode, ValidationOutcome, ValidationResult,
+    ValidationSummary, sum_up, trust_digest,
 };
 pub use plan::{
     ApplyState, BadTransition, ByteText, CommandLine, CommandTask, ConstraintReason, DefinitionSource,

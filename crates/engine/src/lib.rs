@@ -36,6 +36,7 @@ pub mod tools;
 mod workers;
 
 pub use apply::abandon::{AbandonError, AbandonedApply};
+pub use apply::check_again::CheckAgainError;
 pub use apply::check_validity::{CheckedTree, ChecksAtApply, ConstrainedBy, RecheckWhen, RerunCheck};
 pub use apply::crash_recovery::{
     JournalState, RecoveredApply, RecoveredEnd, RecoveryError, UnsettledApply, UnsettledReason,
@@ -56,7 +57,6 @@ pub use models::{
     RecordingMode, SettingsReload, builtin_providers, cast_of,
 };
 pub use plan::cancel::{CancelError, CancelReport};
-pub use plan::check::CheckAgainError;
 pub use plan::create::{NewPlanRequest, UseError};
 pub use plan::discard::DiscardError;
 pub use plan::edit::{EDIT_BY_USER, EditError, HunkText};
@@ -77,6 +77,7 @@ pub use query::find::{
     FindError, ID_END_CHARS_MIN, PlanCandidate, SHORT_ID_CHARS_MIN, short_ids_in, shortest, shortest_end,
 };
 pub use query::forecast::{Forecast, ForecastKind, ForecastPath, Forecasts};
+pub use query::live_output::{LiveOutput, OutputPosition};
 pub use query::logs::{CallLog, Reveal};
 pub use query::overview::{CurrentStep, OverviewSnapshot, PlanOverview, PlanSummary};
 pub use query::queue_position::QueuePlace;

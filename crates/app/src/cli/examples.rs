@@ -20,7 +20,10 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     ("agents plan use", &["agents plan use -- make fmt"]),
     ("agents plan execute", &["agents plan execute @last", "agents plan execute k3ps --again"]),
-    ("agents plan list", &["agents list", "agents list --all --state complete", "agents list --batch @last"]),
+    (
+        "agents plan list",
+        &["agents list", "agents list --all --state check-failed", "agents list --batch @last"],
+    ),
     ("agents plan status", &["agents status", "agents status k3ps --format json"]),
     ("agents plan watch", &["agents watch", "agents watch --all"]),
     ("agents plan tree", &["agents plan tree k3ps"]),
@@ -30,7 +33,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("agents plan note", &["agents plan note @last src/a.py:12 \"no globals\""]),
     ("agents plan notes", &["agents plan notes"]),
     ("agents plan checkpoints", &["agents plan checkpoints"]),
-    ("agents plan logs", &["agents logs", "agents logs k3ps --call 2"]),
+    ("agents plan logs", &["agents logs", "agents logs -f", "agents logs k3ps --call 2"]),
     ("agents plan diff", &["agents diff", "agents diff src/lib.rs", "agents diff k3ps --stat"]),
     ("agents plan artifacts", &["agents plan artifacts k3ps --out ./built"]),
     (
@@ -43,6 +46,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "agents apply k3ps --dry-run",
         ],
     ),
+    ("agents plan check", &["agents check", "agents check k3ps --only 'cargo test'"]),
     ("agents plan undo", &["agents undo", "agents undo k3ps --yes"]),
     ("agents plan redo", &["agents redo", "agents redo k3ps --yes"]),
     ("agents log", &["agents log", "agents log --all --format json"]),
@@ -84,7 +88,8 @@ const EXAMPLES: &[(&str, &[&str])] = &[
 ];
 
 /// The short forms that have the examples of a command for plans.
-const SHORT_FORMS: [&str; 9] = ["diff", "apply", "undo", "redo", "status", "list", "logs", "watch", "cancel"];
+const SHORT_FORMS: [&str; 10] =
+    ["diff", "apply", "check", "undo", "redo", "status", "list", "logs", "watch", "cancel"];
 
 /// The exits of every command.
 pub(super) const EXITS: &str = "\

@@ -18,14 +18,15 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use domain::PlanId;
-use engine::{CancelError, Engine, Reveal};
+use engine::{CancelError, Engine};
 use sync::{CancelReason, CancellationToken, Observed};
 
 use super::Invocation;
 use super::invocation::NamedPlan;
+use super::live_feed::LiveFeed;
 use super::signals::{StopSignal, StopSignals};
 use crate::errors::{CommandError, Exit, from_engine};
-use crate::output::OutputNote;
+use crate::output::{OutputNote, live_block};
 use crate::render;
 use crate::render::progress::ProgressPrinter;
 
@@ -36,10 +37,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 pub(super) const CANCEL_WAIT: Duration = Duration::from_secs(180);
 /// The reason of a cancel by a second Ctrl-C.
 const CANCELLED: &str = "cancelled by the user";
-/// The bytes of a command's output that are searched for its last line.
-const LAST_BYTES: usize = 16 * 1024;
-/// The number of events that are read at a time.
-const EVENTS_MAX: usize = 100;
 
 /// Does `work` on a plan, showing progress, until it is done or cancelled.
 pub(super) async fn follow<T>(
@@ -64,7 +61,8 @@ pub(super) async fn follow_checks<T, F: Future<Output = T>>(
     let stop = CancellationToken::new();
     let work = work(stop.observe());
     let stopping = stop_files(invocation, plan, stop, StopSignals::listen());
-    let shown = || Some(doing.lock().unwrap_or_else(PoisonError::into_inner).clone()).filter(|text| !text.is_empty());
+    let shown =
+        || Some(doing.lock().unwrap_or_else(PoisonError::into_inner).clone()).filter(|text| !text.is_empty());
     match show_while(invocation, engine, plan, work, stopping, &shown).await {
         Ok(done) => done,
         Err(never) => match never {},
@@ -99,21 +97,21 @@ async fn show_while<T, E>(
     doing: &dyn Fn() -> Option<String>,
 ) -> Result<T, E> {
     let mut progress = ProgressPrinter::new(&invocation.style, invocation.global.quiet, &plan.short);
-    let mut cursor = engine.store().last_event(plan.id).await.unwrap_or(0);
+    let mut feed = LiveFeed::new(plan.id, engine.store().last_event(plan.id).await.unwrap_or(0));
     let mut work = std::pin::pin!(work);
     let mut stopping = std::pin::pin!(stopping);
     loop {
         tokio::select! {
             biased;
             done = &mut work => {
-                show_news(engine, plan.id, &mut cursor, &mut progress).await;
+                show_news(engine, &mut feed, plan.id, &mut progress).await;
                 progress.clear();
                 return Ok(done);
             }
             stopped = &mut stopping => return Err(stopped),
             () = tokio::time::sleep(LOOK_EVERY) => {
                 doing().iter().for_each(|words| progress.waits(words));
-                show_news(engine, plan.id, &mut cursor, &mut progress).await;
+                show_news(engine, &mut feed, plan.id, &mut progress).await;
             }
         }
     }
@@ -214,21 +212,17 @@ fn unless_too_late(
 }
 
 pub(super) fn end_at_once() -> ! {
+    live_block::clear();
     std::process::exit(i32::from(Exit::Cancelled.number()))
 }
 
-async fn show_news(engine: &Engine, plan: PlanId, cursor: &mut u64, progress: &mut ProgressPrinter) {
+async fn show_news(engine: &Engine, feed: &mut LiveFeed, plan: PlanId, progress: &mut ProgressPrinter) {
     if !progress.is_shown() {
         return;
     }
-    while let Ok(events) = engine.store().events(plan, *cursor, EVENTS_MAX).await {
-        for event in &events {
-            *cursor = event.n;
-            progress.event(event);
-        }
-        if events.len() < EVENTS_MAX {
-            break;
-        }
+    // What cannot be read is not shown.
+    for item in feed.news(engine).await.unwrap_or_default() {
+        progress.event(&item.event, item.call.as_ref());
     }
     if let Ok(Some(place)) = engine.queue_place(plan).await
         && let Some(words) = render::next_steps::waits_for_slot(&place)
@@ -238,25 +232,7 @@ async fn show_news(engine: &Engine, plan: PlanId, cursor: &mut u64, progress: &m
     if let Some((files, bytes)) = engine.copied(plan) {
         progress.waits(&format!("copying the project: {files} files, {} MB", bytes >> 20));
     }
-    let last_line = if progress.is_live() { last_line(engine, plan).await } else { None };
-    progress.beat(last_line.as_deref());
-}
-
-/// The last line that the running command printed.
-async fn last_line(engine: &Engine, plan: PlanId) -> Option<String> {
-    let calls = engine.store().calls(plan).await.ok()?;
-    let running = calls.iter().rev().find(|call| call.end.is_none())?.no;
-    let logs = engine.logs(plan, Some(running), Reveal::Shown).await.ok()?;
-    let log = logs.first()?;
-    let redactor = engine.redactor()?;
-    let of = |bytes: &[u8]| {
-        // Of all that a command prints only the end is looked through: it is asked for again and again. A line that
-        // begins before it is shown from its next word.
-        let end = bytes.get(bytes.len().saturating_sub(LAST_BYTES)..).unwrap_or_default();
-        let cut =
-            if end.len() < bytes.len() { end.iter().position(u8::is_ascii_whitespace) } else { Some(0) };
-        let text = redactor.redact_str(&String::from_utf8_lossy(end.get(cut?..)?)).into_owned();
-        text.lines().rev().find(|line| !line.trim().is_empty()).map(str::to_owned)
-    };
-    of(&log.stdout).or_else(|| of(&log.stderr))
+    if progress.is_live() {
+        progress.beat(&feed.now());
+    }
 }

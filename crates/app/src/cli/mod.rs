@@ -24,6 +24,7 @@ mod forecast;
 mod invocation;
 mod job;
 mod limit;
+mod live_feed;
 mod man;
 mod mcp;
 mod plan;
@@ -391,6 +392,7 @@ mod tests {
             "plan watch --all",
             "top --all --once",
             "plan logs 01 --call 2",
+            "plan logs -f",
             "plan diff 01 src --stat",
             "plan diff 01 --call 1 --conflicts --reveal --name-only",
             "plan artifacts 01 --out d",

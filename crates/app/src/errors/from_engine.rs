@@ -11,8 +11,7 @@ use domain::{
 use engine::{
     AbandonError, ApplyError, ArtifactsError, CancelError, CheckAgainError, Conflict, DiscardError,
     EngineOpenError, ExecuteError, FindDecisionError, FindError, FollowUpError, GcError, GuidanceError,
-    LimitsError,
-    LocksError, NoteError, PlanCandidate, ReviseError, RollbackError, UseError,
+    LimitsError, LocksError, NoteError, PlanCandidate, ReviseError, RollbackError, UseError,
 };
 use serde_json::json;
 use store::{DecisionStoreError, PlanStoreError, StoreError, StoreOpenError};
@@ -603,10 +602,11 @@ pub fn check_again(error: &CheckAgainError, id: &str) -> CommandError {
             format!("the checks of plan {id} cannot be run again: it is {state}"),
         )
         .plan(id),
-        CheckAgainError::Busy { .. } => {
-            CommandError::new(&codes::PLAN_BUSY, format!("plan {id} is being worked on or has changed meanwhile"))
-                .plan(id)
-        }
+        CheckAgainError::Busy { .. } => CommandError::new(
+            &codes::PLAN_BUSY,
+            format!("plan {id} is being worked on or has changed meanwhile"),
+        )
+        .plan(id),
         CheckAgainError::Conflicts { conflicts, .. } => {
             let listed: Vec<(String, String)> =
                 conflicts.iter().map(|found| (found.address.clone(), found.kind.sentence())).collect();

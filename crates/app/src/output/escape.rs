@@ -15,6 +15,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;
 
+use super::live_block;
 use super::terminal::{escape_control_bytes, escape_control_chars};
 
 /// Clears the line, after it was opened.
@@ -32,8 +33,13 @@ pub(super) fn sealed(code: &str) -> String {
 }
 
 /// Removes the line that the cursor is on.
-pub fn clear_line() -> String {
+pub(super) fn clear_line() -> String {
     sealed("[2K")
+}
+
+/// Moves the cursor to the row above.
+pub(super) fn cursor_up() -> String {
+    sealed("[1A")
 }
 
 /// The most bytes that are held back until a line ends.
@@ -162,6 +168,7 @@ fn find(bytes: &[u8], sought: &[u8]) -> Option<usize> {
 /// # Errors
 /// Returns an error if the output cannot be written.
 pub fn write_out(bytes: &[u8]) -> io::Result<()> {
+    live_block::clear();
     let mut out = EscapingStream::out(WrittenForm::Text);
     out.write_all(bytes)?;
     out.flush()
@@ -172,6 +179,12 @@ pub fn write_out(bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// Returns an error if the error output cannot be written.
 pub fn write_err(text: &str) -> io::Result<()> {
+    live_block::clear();
+    write_err_raw(text)
+}
+
+/// Writes to the error output, and leaves the live block to the caller.
+pub(super) fn write_err_raw(text: &str) -> io::Result<()> {
     let mut err = EscapingStream::err();
     err.write_all(text.as_bytes())?;
     err.flush()

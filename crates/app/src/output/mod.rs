@@ -15,18 +15,20 @@
 
 pub mod envelope;
 mod escape;
+pub mod live_block;
 mod pager;
 mod prompt;
 mod table;
 mod terminal;
 
 pub use envelope::{Envelope, Timing};
-pub use escape::{EscapingStream, WrittenForm, clear_line, escape_json, write_err, write_out};
+pub use escape::{EscapingStream, WrittenForm, escape_json, write_err, write_out};
 pub use pager::PagerCommand;
 pub use prompt::confirm;
 pub use table::TextTable;
 pub use terminal::{
-    ColorWhen, OutputStyle, Paint, escape_control_bytes, escape_control_chars, one_line, one_line_of,
+    ColorWhen, OutputStyle, Paint, cut_columns, escape_control_bytes, escape_control_chars, one_line,
+    one_line_of, screen_size,
 };
 
 use std::io::{self, IsTerminal, Write};
@@ -348,6 +350,7 @@ fn write_envelope(report: &CommandReport, command: &str, timing: Timing, format:
 
 fn write_for_people(report: &CommandReport, style: &OutputStyle) -> io::Result<()> {
     let mut streamed_notes = Vec::new();
+    live_block::clear();
     let written = match page(report, &mut streamed_notes) {
         Some(paged) => paged,
         None => write_text(report, EscapingStream::out(WrittenForm::Text), &mut streamed_notes),
@@ -390,8 +393,7 @@ fn page(report: &CommandReport, notes: &mut Vec<OutputNote>) -> Option<io::Resul
 /// envelope only.
 pub fn tell(note: &OutputNote, style: &OutputStyle) {
     if !style.format.is_for_programs() {
-        let gone = if style.is_live { clear_line() } else { String::new() };
         // If the error output is closed, that cannot be reported either.
-        let _ = write_err(&format!("{gone}{}", note.render(style.err_paint)));
+        let _ = write_err(&note.render(style.err_paint));
     }
 }

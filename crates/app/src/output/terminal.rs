@@ -100,6 +100,30 @@ pub fn one_line_of(text: &str, chars_max: usize) -> String {
     truncate_chars(&lines.join(" "), chars_max)
 }
 
+/// Cuts a line to so many columns of the screen, in which some letters take two.
+pub fn cut_columns(text: &str, columns: usize) -> String {
+    let width = |text: &str| ratatui::text::Span::raw(text).width();
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let (mut shown, mut taken) = (String::new(), 0);
+    for letter in text.chars() {
+        let letter_width = width(letter.encode_utf8(&mut [0; 4]));
+        if taken + letter_width + 1 > columns {
+            break;
+        }
+        taken += letter_width;
+        shown.push(letter);
+    }
+    shown + "…"
+}
+
+/// Returns the columns and rows of the screen that the error output is on.
+pub fn screen_size() -> Option<(usize, usize)> {
+    let size = rustix::termios::tcgetwinsize(std::io::stderr()).ok()?;
+    (size.ws_col > 0 && size.ws_row > 0).then_some((usize::from(size.ws_col), usize::from(size.ws_row)))
+}
+
 fn screen_width() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
     (size.ws_col > 0).then_some(usize::from(size.ws_col))

@@ -93,7 +93,8 @@ pub fn next_steps(details: &PlanDetails, id: &str) -> Vec<NextStep> {
                 },
                 None => step("try again", "resume"),
             };
-            let is_command = last_error(details).is_some_and(|record| failed_command(record, details).is_some());
+            let is_command =
+                last_error(details).is_some_and(|record| failed_command(record, details).is_some());
             let why = (!is_command).then(|| step("see why", "errors"));
             let steps = why.into_iter().chain([step("see its output", "logs"), try_again]);
             steps.chain(has_part.then(partial)).collect()

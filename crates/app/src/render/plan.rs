@@ -257,7 +257,7 @@ fn head(details: &PlanDetails, id: &str, style: &OutputStyle) -> String {
     format!("plan {}  {title}{rest}\n", style.paint.bold(id))
 }
 
-/// The body with the error of the plan and what stands in its way.
+/// The body with the error of the plan and the obstacles to its apply.
 fn whole_body(details: &PlanDetails, id: &str, style: &OutputStyle) -> String {
     let mut text = body(details, id, style);
     text.push_str(&broken_line(details));
@@ -370,7 +370,7 @@ fn phase_lines(details: &PlanDetails, style: &OutputStyle) -> Vec<String> {
             (false, true) => format!("{command}   {counts}"),
         };
         lines.push(line("execute", word, worked(Phase::Execute), rest));
-        lines.extend(validate_line(details, line));
+        lines.extend(validate_line(details, style, line));
     }
     if let PlanState::Apply(apply) = state {
         let word = match apply {
@@ -393,6 +393,7 @@ fn phase_lines(details: &PlanDetails, style: &OutputStyle) -> Vec<String> {
 
 fn validate_line(
     details: &PlanDetails,
+    style: &OutputStyle,
     line: impl Fn(&str, String, String, String) -> String,
 ) -> Option<String> {
     let summary = &details.validations;
@@ -419,7 +420,7 @@ fn validate_line(
         rest.push_str(&format!("; not run on these changes, apply runs: {}", names(&summary.run_by_apply())));
     }
     let verdict = summary.verdict.replace('_', " ");
-    Some(line("validate", verdict, check_time(details), rest))
+    Some(line("validate", verdict, check_time(details), style.cut(&rest, EXECUTE_COLUMNS)))
 }
 
 fn names(checks: &[String]) -> String {

@@ -54,7 +54,7 @@ pub fn words_of(details: &PlanDetails) -> &'static str {
     state_words(&details.plan, facts)
 }
 
-/// Colours the words of a state, which may be padded: green is good, red is bad, yellow goes on or waits.
+/// Colours the words of a state, which may be padded: green is good, red is bad, yellow continues or waits.
 pub fn coloured(words: &str, paint: Paint) -> String {
     match words.trim_end() {
         "done" | "passed" | "applied" | "ready" => paint.green(words),

@@ -4,9 +4,10 @@
 //! `conflicting_plans`, `content_copies`, `context`, `context_bounds`, `data_files`, `decision_tree`,
 //! `definitions`, `disk`, `exact`, `external`, `file_parts`, `first_day`, `for_each`, `foreign_git`,
 //! `frozen_worker`, `gates`, `git_fails`, `graph`, `holes`, `home`, `hostile`, `interrupted_runs`,
-//! `invariants`, `late_writes`, `limits`, `man_and_completions`, `many`, `mcp`, `messages`,
-//! `model_context`, `model_faults`, `model_plans`, `model_world`, `models`, `moved_base`, `names`,
-//! `network`, `open_files`, `operation_log`, `pager`, `partial_work`, `peers`, `plan_output`, `plans`,
+//! `invariants`, `late_writes`, `limits`, `live_view`, `man_and_completions`, `many`, `mcp`,
+//! `messages`, `model_context`, `model_faults`, `model_plans`, `model_world`, `models`, `moved_base`,
+//! `names`, `network`, `open_files`, `operation_log`, `pager`, `partial_work`, `peers`, `plan_output`,
+//! `plans`,
 //! `policy`, `raw_text`, `read_only_nodes`, `recheck`, `refusals`, `renames`, `review_screen`,
 //! `revise`, `scripted`, `secrets`, `servers`, `settings`, `shell`, `signals`, `standard_input`,
 //! `steps`, `store_faults`, `store_space`, `streamed`, `support`, `survive`, `survive_changes`,
@@ -44,6 +45,7 @@ mod interrupted_runs;
 mod invariants;
 mod late_writes;
 mod limits;
+mod live_view;
 mod man_and_completions;
 mod many;
 mod mcp;

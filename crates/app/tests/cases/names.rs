@@ -173,7 +173,11 @@ fn the_list_fits_the_screen_and_shows_titles_first() {
         let text = Terminal::with_columns(&command, columns).ends().text;
         let lines: Vec<String> = text
             .split("\r\n")
-            .map(|line| ["1", "2", "32", "0"].iter().fold(line.to_owned(), |line, code| line.replace(&format!("\x1b[{code}m"), "")))
+            .map(|line| {
+                ["1", "2", "32", "0"]
+                    .iter()
+                    .fold(line.to_owned(), |line, code| line.replace(&format!("\x1b[{code}m"), ""))
+            })
             .collect();
         assert!(lines[0].starts_with("TITLE ") && lines[0].ends_with("  PLAN"), "{text}");
         assert_eq!(lines[1], "batch items: 2 plans, 2 ready", "{text}");

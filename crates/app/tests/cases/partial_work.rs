@@ -65,7 +65,7 @@ fn a_plan_that_ctrl_c_interrupts_is_resumed_and_the_step_runs_again_from_its_beg
     assert!(listed.contains("interrupted"), "{listed}");
     let status = person.agents(&["plan", "status"]).stdout;
     assert!(status.contains("execute     interrupted") && status.contains("agents apply"), "{status}");
-    assert!(person.agents(&["top", "--once"]).stdout.contains("execute interrupted"));
+    assert!(person.agents(&["top", "--once"]).stdout.contains("interrupted"));
 
     fs::write(person.home().join("gate/done"), "").unwrap();
     let resumed = person.json(&["plan", "resume", "@last"]);

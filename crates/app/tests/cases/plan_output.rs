@@ -25,7 +25,10 @@ fn what_a_model_was_asked_and_answered_is_seen_in_its_order() {
     let world = ModelFixture::new(Wire::Openai, Wire::Openai.scripts(&turns));
     let said = world.agents(&["run", "What does it do?", "--actor", "mender"]);
     assert_eq!(said.exit, 0, "{said:?}");
-    assert!(said.stdout.contains("\n\nIt adds.\nIt should not.\n\nnext  "), "the answer is the result: {said:?}");
+    assert!(
+        said.stdout.contains("\n\nIt adds.\nIt should not.\n\nnext  "),
+        "the answer is the result: {said:?}"
+    );
     let logs = world.person.agents(&["plan", "logs", "@last"]).stdout;
     let expected = [
         "== call 1  main  ask_model scripted/m-1  ok",

@@ -20,6 +20,7 @@ fn obeyed(text: &str) -> Vec<String> {
         "\u{1b}[33m",
         "\u{1b}[36m",
         "\u{1b}[2K",
+        "\u{1b}[1A",
     ];
     let left = ours.iter().fold(text.to_owned(), |text, own| text.replace(own, ""));
     let is_obeyed = |letter: char| {

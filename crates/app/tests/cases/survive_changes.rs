@@ -371,5 +371,5 @@ fn a_program_that_asks_for_input_finds_nobody_and_fails_in_words() {
     let mut terminal = Terminal::call(&person, &["run", "a task", "--actor", "asks"]);
     terminal.types("y\r");
     let left = terminal.ends();
-    assert_eq!(left.exit, Some(6), "{}", left.text);
+    assert_eq!(left.exit, Some(1), "{}", left.text);
 }

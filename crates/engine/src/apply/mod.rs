@@ -10,6 +10,7 @@
 //!    over, and ended as one that applied nothing. The former owner cannot seal it any more.
 
 pub(crate) mod abandon;
+pub(crate) mod check_again;
 pub(crate) mod check_validity;
 mod clean_filter;
 pub(crate) mod crash_recovery;

@@ -3,7 +3,6 @@
 pub(crate) mod advance;
 pub(crate) mod built_in_decisions;
 pub(crate) mod cancel;
-pub(crate) mod check;
 pub(crate) mod create;
 mod detach;
 pub(crate) mod discard;

@@ -66,7 +66,15 @@ pub struct StepDetails {
 impl StepDetails {
     /// Creates the details of a node with its name and state only.
     fn new(node: &str, state: CallState) -> StepDetails {
-        StepDetails { node: node.to_owned(), outcome: None, state, tries: 0, duration_ms: None, changed: 0, exit: None }
+        StepDetails {
+            node: node.to_owned(),
+            outcome: None,
+            state,
+            tries: 0,
+            duration_ms: None,
+            changed: 0,
+            exit: None,
+        }
     }
 }
 

@@ -156,13 +156,14 @@ fn is_printed(tool: &str) -> bool {
     [RUN_COMMAND, VALIDATE, RECHECK, START_SERVER, END_SERVER, TAKE_BACK].contains(&tool)
 }
 
-/// Returns the answer of a tool or a model as text: its words, or all of it.
+/// Returns the answer of a tool or a model as text: its words, its small diff, or all of it.
 fn answered(result: &Value) -> String {
     match result {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
         Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-            result["text"].as_str().map_or_else(|| result.to_string(), str::to_owned)
+            let text = result["text"].as_str().or_else(|| result["diff"].as_str());
+            text.map_or_else(|| result.to_string(), str::to_owned)
         }
     }
 }

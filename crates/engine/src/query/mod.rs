@@ -7,6 +7,7 @@ pub(crate) mod diff;
 pub(crate) mod effective_changes;
 pub(crate) mod find;
 pub(crate) mod forecast;
+pub(crate) mod live_output;
 pub(crate) mod logs;
 pub(crate) mod overview;
 pub(crate) mod queue_position;

@@ -9,10 +9,10 @@
 //! # Invariants
 //! 1. The sandbox belongs to this call alone and goes with it, whatever ends it; the user's tree is not
 //!    written.
-//! 2. Each run of a check for an apply is recorded as a call of the plan, under a tool of its own. It is no part
-//!    of the plan's own verdict: a check that fails on one tree says nothing of another. An apply under the
-//!    plan's lock has no claim to record by; its checks are in the record of the apply. A run that the user
-//!    asked for (`plan check`) is the plan's verdict, and its caller records it.
+//! 2. Each run of a check for an apply is recorded as a call of the plan, under a tool of its own. It is no
+//!    part of the plan's own verdict: a check that fails on one tree says nothing of another. An apply under
+//!    the plan's lock has no claim to record by; its checks are in the record of the apply. A run that the
+//!    user asked for (`plan check`) is the plan's verdict, and its caller records it.
 //!
 //! # Not here
 //! The decision to run checks again, and the consequence of their results: `apply::check_validity`.
@@ -22,8 +22,8 @@ use std::io::{self, Read};
 use std::sync::Arc;
 
 use domain::{
-    Base, CallEnd, CallNumber, Hash, NetChange, NewCall, Plan, ToolCall, Validation, ValidationMode, ValidationOutcome,
-    ValidationResult,
+    Base, CallEnd, CallNumber, Hash, NetChange, NewCall, Plan, ToolCall, Validation, ValidationMode,
+    ValidationOutcome, ValidationResult,
 };
 use sandbox::content::ContentSource;
 use sandbox::descriptors::wait_for_room;

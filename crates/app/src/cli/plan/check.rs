@@ -20,7 +20,6 @@ use crate::render::state;
 const STATE_COLUMN: usize = 1;
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  agents plan check @last --only 'cargo test'")]
 pub(in crate::cli) struct CheckArgs {
     /// The plans [default: @last]
     #[arg(value_name = "PLAN")]
@@ -54,7 +53,11 @@ pub(super) async fn run(args: CheckArgs, invocation: &Invocation) -> Result<Comm
         let done = follow::follow_checks(invocation, &engine, &plan, &doing, work).await;
         done.map_err(|error| from_engine::check_again(&error, &plan.short))?;
         let details = super::details(&engine, &plan).await?;
-        table.row(vec![plan.short.clone(), state::words_of(&details).to_owned(), one_line(&details.plan.title)]);
+        table.row(vec![
+            plan.short.clone(),
+            state::words_of(&details).to_owned(),
+            one_line(&details.plan.title),
+        ]);
         let report = run::plan_report(&details, &plan, invocation);
         reports.push((plan, report));
     }

@@ -268,7 +268,7 @@ impl ErrorReport<'_> {
             return NextAttempt { why, command };
         }
         if self.details.validations.obstacle() == Some(CheckObstacle::Failed) {
-            let why = "a required check failed, so it is not applied: run its checks again, or its work".to_owned();
+            let why = "a required check failed, so the plan is not applied".to_owned();
             return NextAttempt { why, command: Some(format!("agents plan check {}", self.id)) };
         }
         let state = self.details.plan.state;

@@ -138,7 +138,8 @@ pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Comma
     let mut head = vec!["title", "state", "files", "age"];
     head.extend(has_projects.then_some("project"));
     head.push("plan");
-    let mut table = TextTable::new(&head).with_flexible(TITLE_COLUMN).with_colours(STATE_COLUMN, state::coloured);
+    let mut table =
+        TextTable::new(&head).with_flexible(TITLE_COLUMN).with_colours(STATE_COLUMN, state::coloured);
     let mut plans: Vec<(PlanId, Map<String, Value>)> = Vec::new();
     let (mut interrupted, mut marked): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
     let mut batch: Option<&str> = None;

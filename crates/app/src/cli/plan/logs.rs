@@ -7,14 +7,21 @@
 //!    asked for.
 //! 3. A line above each call says whose it is, what was called with what, and how it ended.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use domain::{CallNumber, ToolCall, money};
-use engine::{ASK_MODEL, CallLog, Reveal};
+use engine::{ASK_MODEL, CallLog, Engine, LiveOutput, OutputPosition, Reveal};
 use serde_json::{Value, json};
+use store::PlanStoreError;
 
 use crate::cli::Invocation;
+use crate::cli::invocation::NamedPlan;
+use crate::cli::live_feed::LiveFeed;
 use crate::errors::{CommandError, codes, from_engine};
-use crate::output::{CommandReport, OutputStyle, escape_control_chars, one_line};
+use crate::output::{CommandReport, OutputNote, OutputStyle, escape_control_chars, one_line, write_out};
 use crate::render;
+use crate::render::state::words_of;
 use crate::time::{format_duration, stamp};
 
 /// The bytes of a tool's answer that are shown among all calls.
@@ -31,11 +38,23 @@ pub(in crate::cli) struct LogsArgs {
     /// Do not hide secrets
     #[arg(long)]
     reveal: bool,
+    /// Print what comes, until the plan waits or ends
+    #[arg(long, short, conflicts_with_all = ["call", "reveal"])]
+    follow: bool,
 }
+
+/// The interval at which a plan that is followed is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 pub(super) async fn run(args: LogsArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
     let engine = invocation.engine().await?;
     let plan = invocation.plan(&engine, &args.plan).await?;
+    if args.follow && !invocation.style.format.is_for_programs() {
+        return follow(&engine, &plan, invocation).await;
+    }
+    if args.follow {
+        wait_for_end(&engine, &plan).await?;
+    }
     let only = args.call.map(CallNumber);
     let reveal = if args.reveal { Reveal::Shown } else { Reveal::Hidden };
     let logs = engine.logs(plan.id, only, reveal).await;
@@ -58,6 +77,112 @@ pub(super) async fn run(args: LogsArgs, invocation: &Invocation) -> Result<Comma
     Ok(CommandReport::new(data, text).revealed(args.reveal))
 }
 
+/// Prints the calls of a plan and their output as they come.
+async fn follow(
+    engine: &Engine,
+    plan: &NamedPlan,
+    invocation: &Invocation,
+) -> Result<CommandReport, CommandError> {
+    let failed = |error: &PlanStoreError| from_engine::plan(error, &plan.short);
+    let mut feed = LiveFeed::new(plan.id, 0);
+    let mut printed = PrintedCalls::default();
+    loop {
+        // Looked at before its calls, so that none of its last ones is missed.
+        let is_over = is_at_rest(engine, plan).await?;
+        let news = feed.news(engine).await.map_err(|error| from_engine::store(&error))?;
+        let live = engine.live_output(plan.id).await.map_err(|error| failed(&error))?;
+        // What is stored is read again only when a call began or ended.
+        let text = if is_over || news.iter().any(|item| item.call.is_some()) {
+            let logs = engine.logs(plan.id, None, Reveal::Hidden).await.map_err(|error| failed(&error))?;
+            logs.iter().flat_map(|log| printed.print(log, &live, &invocation.style)).collect()
+        } else {
+            printed.print_running(&live)
+        };
+        if !text.is_empty() && write_out(&text).is_err() {
+            return Ok(CommandReport::new(Value::Null, Vec::new()));
+        }
+        if is_over {
+            let details = super::details(engine, plan).await?;
+            let note = OutputNote::info(format!("plan {} is {}", plan.short, words_of(&details)));
+            return Ok(CommandReport::new(Value::Null, Vec::new()).note(note));
+        }
+        engine.plan_waiter(plan.id).wait(LOOK_EVERY).await;
+    }
+}
+
+/// The calls of which something was printed, by attempt and number, and how much; `None` for those that have ended.
+#[derive(Default)]
+struct PrintedCalls(BTreeMap<(u32, CallNumber), Option<OutputPosition>>);
+
+impl PrintedCalls {
+    /// Returns what is new of a call.
+    fn print(&mut self, log: &CallLog, live: &LiveOutput, style: &OutputStyle) -> Vec<u8> {
+        let (key, no) = ((log.call.new.attempt, log.call.no), log.call.no);
+        let is_ended = log.call.end.is_some() || log.is_broken_off;
+        let text = match (self.0.get(&key).copied(), is_ended) {
+            (Some(None), _) => return Vec::new(),
+            (None, true) => render(log, true, style),
+            (None, false) => {
+                let mut position = OutputPosition::default();
+                let text = [head(log, style).into_bytes(), live.read_on(no, &mut position)].concat();
+                self.0.insert(key, Some(position));
+                return text;
+            }
+            // What came after the last look is in the store by now, both streams behind each other.
+            (Some(Some(position)), true) => rest_of(log, position.lines()),
+            (Some(Some(_)), false) => return self.print_one(key, live),
+        };
+        self.0.insert(key, None);
+        text
+    }
+
+    /// Returns what is new of the calls that ran at the last look.
+    fn print_running(&mut self, live: &LiveOutput) -> Vec<u8> {
+        let running = self.0.iter().filter(|(_, position)| position.is_some()).map(|(key, _)| *key);
+        let running: Vec<(u32, CallNumber)> = running.collect();
+        running.into_iter().flat_map(|key| self.print_one(key, live)).collect()
+    }
+
+    fn print_one(&mut self, key: (u32, CallNumber), live: &LiveOutput) -> Vec<u8> {
+        match self.0.get_mut(&key) {
+            Some(Some(position)) => live.read_on(key.1, position),
+            Some(None) | None => Vec::new(),
+        }
+    }
+}
+
+/// Returns the stored output behind the lines that were printed of it.
+fn rest_of(log: &CallLog, printed: [usize; 2]) -> Vec<u8> {
+    let mut text = Vec::new();
+    for (stream, printed) in [&log.stdout, &log.stderr].into_iter().zip(printed) {
+        if log.left_out == 0 {
+            text.extend(stream.split_inclusive(|byte| *byte == b'\n').skip(printed).flatten());
+        }
+    }
+    if log.left_out > 0 {
+        text.extend(format!("… all that is stored of it: `--call {}` …\n", log.call.no.0).into_bytes());
+    }
+    if !text.is_empty() && !text.ends_with(b"\n") {
+        text.push(b'\n');
+    }
+    text
+}
+
+/// Returns whether no process works on the plan, and none is about to.
+async fn is_at_rest(engine: &Engine, plan: &NamedPlan) -> Result<bool, CommandError> {
+    let details = super::details(engine, plan).await?;
+    let waits_for_somebody = details.place.is_some_and(|place| place.is_held && !place.is_served);
+    let is_worked_on = details.live_job.is_some() && !details.owner_is_gone && !waits_for_somebody;
+    Ok(!is_worked_on && !details.goes_on)
+}
+
+async fn wait_for_end(engine: &Engine, plan: &NamedPlan) -> Result<(), CommandError> {
+    while !is_at_rest(engine, plan).await? {
+        engine.plan_waiter(plan.id).wait(LOOK_EVERY).await;
+    }
+    Ok(())
+}
+
 fn render(log: &CallLog, is_one_of_all: bool, style: &OutputStyle) -> Vec<u8> {
     let mut text = Vec::new();
     if is_one_of_all {
@@ -78,7 +203,8 @@ fn render(log: &CallLog, is_one_of_all: bool, style: &OutputStyle) -> Vec<u8> {
             text.extend(more.into_bytes());
         }
     }
-    if log.left_out > 0 {
+    // What a process printed has a mark where it was cut.
+    if log.left_out > 0 && !log.is_printed {
         text.extend(format!("… {} bytes were not stored …\n", log.left_out).into_bytes());
     }
     text

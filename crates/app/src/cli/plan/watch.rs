@@ -1,5 +1,5 @@
 //! `agents plan watch`: a line for each thing that happens to plans, until they wait for the user or have
-//! ended.
+//! ended. At a terminal, the last lines that a running command printed are below.
 //!
 //! # Invariants
 //! 1. Every event is shown once, in order, also those that happened before. A plan whose process is gone
@@ -11,28 +11,32 @@
 use std::io::Write;
 use std::time::Duration;
 
-use domain::{EventKind, EventRecord, JobState, PlanId};
+use domain::{EventRecord, JobState, PlanId};
 use engine::{Engine, PlanDetails};
 use serde_json::{Value, json};
 
 use crate::cli::invocation::{NamedPlan, short_id};
+use crate::cli::live_feed::{LiveFeed, NewsItem};
 use crate::cli::{Invocation, run};
 use crate::config::SettingKey;
 use crate::errors::{CommandError, Exit, codes, from_engine};
 use crate::notify::Need;
 use crate::output::{
-    CommandReport, Format, TextTable, escape_control_chars, escape_json, one_line, write_out,
+    CommandReport, Format, TextTable, escape_control_chars, escape_json, live_block, one_line, screen_size,
+    write_out,
 };
 use crate::render;
-use crate::render::diff::counted;
-use crate::render::progress::for_how_long;
-use crate::time::{local, stamp};
+use crate::render::activity::{self, Tone};
+use crate::render::progress::{SIZE_DEFAULT, live_lines};
+use crate::render::state::{self, words_of};
+use crate::time::{clock, stamp};
 
 /// The interval at which the store is asked, for each plan.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// With many plans, at least so often.
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(1);
-const EVENTS_MAX: usize = 500;
+/// The column of the state, which has colours.
+const STATE_COLUMN: usize = 1;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct WatchArgs {
@@ -47,8 +51,7 @@ pub(in crate::cli) struct WatchArgs {
 /// A plan that is watched.
 struct WatchedPlan {
     plan: NamedPlan,
-    /// The last event that was shown.
-    after: u64,
+    feed: LiveFeed,
     /// True if the plan was worked on at the first look; `None` before it.
     was_live: Option<bool>,
     /// As it stood when it came to rest; none before.
@@ -117,7 +120,8 @@ async fn newcomers(engine: &Engine, watched: &mut Vec<WatchedPlan>) -> Result<()
 
 impl WatchedPlan {
     fn new(plan: NamedPlan) -> WatchedPlan {
-        WatchedPlan { plan, after: 0, was_live: None, rests: None }
+        let feed = LiveFeed::new(plan.id, 0);
+        WatchedPlan { plan, feed, was_live: None, rests: None }
     }
 
     /// Shows what happened; says whether anybody still reads.
@@ -133,18 +137,21 @@ impl WatchedPlan {
         let is_worked_on = details.live_job.is_some() && !details.owner_is_gone && !waits_for_somebody;
         let is_live = is_worked_on || details.goes_on;
         self.was_live.get_or_insert(is_live);
-        loop {
-            let events = engine.store().events(self.plan.id, self.after, EVENTS_MAX).await;
-            let events = events.map_err(|error| from_engine::store(&error))?;
-            let Some(last) = events.last() else { break };
-            self.after = last.n;
-            for event in &events {
-                if !show(event, &self.plan, is_one, invocation) {
-                    return Ok(false);
-                }
+        let news = self.feed.news(engine).await.map_err(|error| from_engine::store(&error))?;
+        for item in &news {
+            if !show(item, &self.plan, is_one, invocation) {
+                return Ok(false);
             }
         }
+        if is_live && is_one && invocation.style.is_live {
+            let size = screen_size().unwrap_or(SIZE_DEFAULT);
+            let (what, paint) = (words_of(&details), invocation.style.err_paint);
+            let elapsed = render::timeline::running_ms(&details);
+            let now = self.feed.now();
+            live_block::draw(&live_lines(&self.plan.short, what, elapsed, &now, size, paint));
+        }
         if !is_live {
+            live_block::clear();
             self.rests = Some(Box::new(details));
         }
         Ok(true)
@@ -166,20 +173,19 @@ fn final_report(watched: &[WatchedPlan], is_one: bool, invocation: &Invocation) 
     if let (true, Some((plan, details))) = (is_one, rested().next()) {
         return CommandReport { data, ..run::plan_report(details, plan, invocation) };
     }
-    let mut table = TextTable::new(&["plan", "phase", "state", "files", "title"]);
+    let mut table = TextTable::new(&["title", "state", "files", "plan"])
+        .with_flexible(0)
+        .with_colours(STATE_COLUMN, state::coloured);
     let mut worst = Exit::Done;
     for (plan, details) in rested() {
         let exit =
             render::failure::failure_of(details, &plan.short).map_or(Exit::Done, |failure| failure.exit());
         worst = worse(worst, exit);
-        let is_interrupted = details.owner_is_gone || details.is_interrupted;
-        let state = if is_interrupted { "interrupted" } else { details.plan.state.word() };
         table.row(vec![
-            plan.short.clone(),
-            details.plan.state.phase().to_string(),
-            state.to_owned(),
-            details.net.len().to_string(),
             one_line(&details.plan.title),
+            words_of(details).to_owned(),
+            details.net.len().to_string(),
+            plan.short.clone(),
         ]);
     }
     let text = match watched.is_empty() {
@@ -201,17 +207,23 @@ fn worse(one: Exit, other: Exit) -> Exit {
 }
 
 /// Shows an event at once; says whether anybody still reads.
-fn show(event: &EventRecord, plan: &NamedPlan, is_one: bool, invocation: &Invocation) -> bool {
-    let style = &invocation.style;
+fn show(item: &NewsItem, plan: &NamedPlan, is_one: bool, invocation: &Invocation) -> bool {
+    let (style, event) = (&invocation.style, &item.event);
     let line = match style.format {
         Format::Json => escape_json(&to_json(event, plan).to_string()),
         // Of a stream of documents, each line of JSON is one.
         Format::Yaml => format!("--- {}", escape_json(&to_json(event, plan).to_string())),
         Format::Rich | Format::Plain => {
-            let Some(what) = describe(event) else { return true };
-            let at = style.paint.dim(&local(event.at));
+            let Some((what, tone)) = activity::event_words(event, item.call.as_ref()) else { return true };
+            let at = style.paint.dim(&clock(event.at));
             let whose = if is_one { String::new() } else { format!("{}  ", style.paint.bold(&plan.short)) };
-            format!("{at}  {whose}{}", escape_control_chars(&what))
+            let what = escape_control_chars(&what).replace('\n', " ");
+            let what = match tone {
+                Tone::Good => style.paint.green(&what),
+                Tone::Bad => style.paint.red(&what),
+                Tone::Plain => what,
+            };
+            format!("{at}  {whose}{what}")
         }
     };
     write_out(format!("{line}\n").as_bytes()).is_ok()
@@ -220,45 +232,5 @@ fn show(event: &EventRecord, plan: &NamedPlan, is_one: bool, invocation: &Invoca
 fn to_json(event: &EventRecord, plan: &NamedPlan) -> Value {
     json!({
         "plan": plan.id, "n": event.n, "at": stamp(event.at), "kind": event.kind.as_str(), "data": event.data,
-    })
-}
-
-/// The event in words; none for what only programs want to know.
-fn describe(event: &EventRecord) -> Option<String> {
-    let data = &event.data;
-    let word = |key: &str| match data.get(key) {
-        Some(Value::String(text)) => text.clone(),
-        Some(Value::Null) | None => String::new(),
-        Some(other) => other.to_string(),
-    };
-    Some(match event.kind {
-        EventKind::PlanCreated => format!("made: {}", word("title")),
-        EventKind::PlanMoved => {
-            format!("{} -> {} ({} by {})", word("from"), word("to"), word("event"), word("by"))
-        }
-        EventKind::PlanUndone if data.get("undone") == Some(&Value::Bool(true)) => "undone".to_owned(),
-        EventKind::PlanUndone => "applied again".to_owned(),
-        EventKind::DecisionRecorded => format!("decision {}: {}", word("seq"), word("question")),
-        EventKind::DecisionSuperseded => format!("decision {} takes the place of earlier ones", word("by")),
-        EventKind::NodeFinished => format!("node {}: {}", word("path"), word("outcome")),
-        EventKind::ToolStarted => format!("call {} {} {} began", word("call"), word("node"), word("tool")),
-        EventKind::ToolFinished => {
-            let entries = data.get("entries").and_then(Value::as_u64).unwrap_or(0);
-            let changes = counted(usize::try_from(entries).unwrap_or(usize::MAX), "change");
-            format!("call {} {}: {}, {} ms, {changes}", word("call"), word("node"), word("state"), word("ms"))
-        }
-        EventKind::ContextAssembled => {
-            format!("node {}: a context of {} files, {} tokens", word("node"), word("files"), word("tokens"))
-        }
-        EventKind::ErrorRecorded => {
-            format!("error, {}: {} ({})", word("category"), word("message"), word("action"))
-        }
-        EventKind::CancelRequested => format!("cancel asked for: {}", word("reason")),
-        EventKind::Sandbox if data.get("closed").is_some() => "sandbox closed".to_owned(),
-        EventKind::Sandbox => format!("sandbox opened: {}", word("rung")),
-        EventKind::NodeWaiting => {
-            format!("node {} waits: {}{}", word("path"), word("why"), for_how_long(event))
-        }
-        EventKind::NodeStarted | EventKind::ChangesetClosed | EventKind::JobMoved => return None,
     })
 }

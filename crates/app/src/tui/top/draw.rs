@@ -202,7 +202,8 @@ impl Columns {
     fn cells(&self, cursor: char, cells: [&str; 9]) -> String {
         let [title, state, does, time, files, clash, worker, project, plan] = cells;
         let (title_columns, does_columns) = (self.title, self.does);
-        let (title, does, project) = (cut(title, title_columns), cut(does, does_columns), cut(project, PROJECT));
+        let (title, does, project) =
+            (cut(title, title_columns), cut(does, does_columns), cut(project, PROJECT));
         let mut text = format!(
             "{cursor}{title:<title_columns$}  {state:<STATE$}  {does:<does_columns$}  {time:>TIME$}  {files:>FILES$}  {clash:<CLASH$}"
         );

@@ -163,11 +163,12 @@ fn row(plan_summary: &PlanSummary, met: Vec<OverlappingPlan>, now: WallMs) -> To
             | PlanState::Apply(ApplyState::Cancelled | ApplyState::Applied)
     );
     let is_undone = plan.undone_at.is_some();
-    let is_ready = plan_summary.obstacle.is_none() && matches!(
-        plan.state,
-        PlanState::Execute(WorkState::Complete)
-            | PlanState::Apply(ApplyState::Constrained | ApplyState::Errored)
-    );
+    let is_ready = plan_summary.obstacle.is_none()
+        && matches!(
+            plan.state,
+            PlanState::Execute(WorkState::Complete)
+                | PlanState::Apply(ApplyState::Constrained | ApplyState::Errored)
+        );
     TopRow {
         id: plan.id,
         short: plan_summary.short.clone(),
@@ -197,9 +198,7 @@ fn need(plan_summary: &PlanSummary) -> Option<Need> {
         (Some(_), Some(QueuePlace { is_held: true, is_served: false, .. })) => Some(Need::Start),
         (Some(_), _) => None,
         (None, _) if plan_summary.goes_on => None,
-        (None, _) => {
-            Need::at_rest(&plan_summary.plan, plan_summary.files > 0, plan_summary.obstacle)
-        }
+        (None, _) => Need::at_rest(&plan_summary.plan, plan_summary.files > 0, plan_summary.obstacle),
     }
 }
 

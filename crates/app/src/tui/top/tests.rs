@@ -132,7 +132,10 @@ fn a_plan_whose_check_failed_is_not_ready_and_is_not_applied() {
     let (seen, forecasts) = seen();
     let (rows, _) = rows(&seen, &forecasts, NOW, false);
     let row = rows.iter().find(|row| row.id == PlanId::from_u128(6)).unwrap();
-    assert_eq!((row.state, row.does.as_str(), row.group), ("check failed", "see checks", PlanGroup::NeedsYou));
+    assert_eq!(
+        (row.state, row.does.as_str(), row.group),
+        ("check failed", "see checks", PlanGroup::NeedsYou)
+    );
 }
 
 #[test]
@@ -291,7 +294,10 @@ fn the_table_reads_without_a_screen_and_by_programs() {
     let mut written = Vec::new();
     write_json(&mut written, (&rows, &summary), &seen, &json!([])).unwrap();
     let json: Value = serde_json::from_slice(&written).unwrap();
-    assert_eq!(json["plans"][0]["step"], json!({ "node": "build", "no": 2, "of": 5, "does": "2/5 runs cargo build" }));
+    assert_eq!(
+        json["plans"][0]["step"],
+        json!({ "node": "build", "no": 2, "of": 5, "does": "2/5 runs cargo build" })
+    );
     assert_eq!(json["plans"][0]["forecast"][0]["kind"], "same_lines");
     assert_eq!((&json["plans"][3]["needs"], &json["needs_you"]), (&json!("apply it"), &json!(3)));
     assert_eq!(to_table(&[], &Summary::default(), &style), Summary::default().nothing());

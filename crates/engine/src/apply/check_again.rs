@@ -1,32 +1,34 @@
 //! Runs the checks of a finished plan once more, without doing its work again.
 //!
 //! # How
-//! The changes of the plan are merged with the user's files as they are now, in a fresh sandbox. The checks run
-//! there as they do before an apply. Each result is recorded as an ended call of the plan, with its output.
+//! The changes of the plan are merged with the user's files as they are now, in a fresh sandbox. The checks
+//! run there as they do before an apply. Each result is recorded as an ended call of the plan, with its
+//! output.
 //!
 //! # Invariants
-//! 1. The user's files are not written, and the work of the plan is not touched. Stopped at any moment, the plan
-//!    is as it was, with the results that are recorded by then.
-//! 2. A result counts for exactly the changes that it ran on: if the plan was changed meanwhile, it is refused.
+//! 1. The user's files are not written, and the work of the plan is not touched. Stopped at any moment, the
+//!    plan is as it was, with the results that are recorded by then.
+//! 2. A result counts for exactly the changes that it ran on: if the plan was changed meanwhile, it is
+//!    refused.
 //!
 //! # Not here
-//! How the checks are run: `run::recheck`. What their results allow: `domain::ValidationSummary`.
+//! The run of the checks: `run::recheck`. The meaning of their results: `domain::ValidationSummary`.
 
 use domain::{
-    CallState, ChangesetId, Initiator, MoveRecord, NewCall, NodePath, PlanEvent, PlanId, PlanState, Validation,
-    ValidationOutcome, ValidationResult, net_hash,
+    CallState, ChangesetId, Initiator, MoveRecord, NewCall, NodePath, PlanEvent, PlanId, PlanState,
+    Validation, ValidationOutcome, ValidationResult, net_hash,
 };
 use serde_json::{Value, json};
 use store::{PlanMove, PlanStoreError, StoreError};
 use sync::Observed;
 
-use super::execute::ExecuteError;
-use super::transition::plan_move;
-use crate::apply::merge::Conflict;
-use crate::apply::selection::what_breaks;
-use crate::apply::transaction::{Authority, TransactionError};
-use crate::apply::{ApplyError, ApplyRequest};
+use super::merge::Conflict;
+use super::selection::what_breaks;
+use super::transaction::{Authority, TransactionError};
+use super::{ApplyError, ApplyRequest};
 use crate::engine::Engine;
+use crate::plan::execute::ExecuteError;
+use crate::plan::transition::plan_move;
 use crate::query::details::VALIDATE;
 use crate::run::{CheckRun, Recheck, RecordedCheck};
 
@@ -137,7 +139,8 @@ impl Engine {
             let judged = self.judged_rule(rule, what_breaks(&rule.name, &broken), plan.attempt, &present);
             self.record_check(id, plan.attempt, &present, judged).await?;
         }
-        let mut checks: Vec<&Validation> = plan.spec.validations.iter().filter(|check| is_wanted(check)).collect();
+        let mut checks: Vec<&Validation> =
+            plan.spec.validations.iter().filter(|check| is_wanted(check)).collect();
         checks.sort_by(|a, b| (a.mode, &a.name).cmp(&(b.mode, &b.name)));
         if checks.is_empty() {
             return Ok(());
@@ -194,7 +197,11 @@ impl Engine {
             effective: Value::Null,
         };
         let result = serde_json::to_value(result).unwrap_or_default();
-        RecordedCheck { call, end: self.inner.ended(self.inner.wall(), (state, what, result)), contents: Vec::new() }
+        RecordedCheck {
+            call,
+            end: self.inner.ended(self.inner.wall(), (state, what, result)),
+            contents: Vec::new(),
+        }
     }
 
     /// Records the result of a check, if the plan still has the changes that it ran on.
