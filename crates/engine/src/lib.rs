@@ -71,7 +71,9 @@ pub use plan::rollback::{Checkpoint, RollbackError, RollbackTarget};
 pub use plan::shell::{SHELL_BY_USER, ShellEnd, ShellError, ShellRequest};
 pub use query::artifacts::{Artifact, ArtifactsError};
 pub use query::decisions::{Affected, DecisionDetails, FindDecisionError};
-pub use query::details::{ASK_MODEL, ErrorMoment, PlanDetails, PlanRow, StepDetails, WaitReason};
+pub use query::details::{
+    ASK_MODEL, ErrorMoment, PlanDetails, PlanRevision, PlanRow, StepDetails, WaitReason,
+};
 pub use query::diff::{ChangedFiles, DiffDetails, DiffRange, DiffRequest, FileDiff, UnreadContent};
 pub use query::find::{
     FindError, ID_END_CHARS_MIN, PlanCandidate, SHORT_ID_CHARS_MIN, short_ids_in, shortest, shortest_end,

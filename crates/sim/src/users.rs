@@ -150,6 +150,7 @@ impl SimUser {
             decisions: Vec::new(),
             record,
             contents: Vec::new(),
+            spec: None,
         };
         for _ in 0..AGAIN_MAX {
             match self.store.move_plan(request.clone()).await {
@@ -230,6 +231,7 @@ impl SimUser {
             decisions: Vec::new(),
             record: None,
             contents: Vec::new(),
+            spec: None,
         };
         match self.store.move_plan(request).await {
             Ok(_) => CancelAttempt::Done,

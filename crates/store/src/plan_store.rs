@@ -2,12 +2,13 @@
 //! events.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use domain::{
     ApplyId, ChangesetError, Claim, DecideError, Decision, DecisionInvalid, ErrorClass, EventKind,
     EventRecord, Initiator, JobTransitionRejection, MoveRecord, NewDecision, NewJob, NewPlan, Plan,
-    PlanEvent, PlanId, PlanState, PlanTransitionRejection, StepDecision, WallMs,
+    PlanEvent, PlanId, PlanSpec, PlanState, PlanTransitionRejection, StepDecision, WallMs,
 };
 use serde_json::Value;
 use sync::Effect;
@@ -141,6 +142,8 @@ pub struct PlanMove {
     pub record: Option<MoveRecord>,
     /// The contents of these changes that are not stored yet.
     pub contents: Vec<StagedContent>,
+    /// Becomes [`Plan::spec`] with this move; `None` leaves it.
+    pub spec: Option<Arc<PlanSpec>>,
 }
 
 /// A filter for listing plans.

@@ -50,4 +50,7 @@ pub trait AcpHost: Send + Sync {
 
     /// Receives an update of the agent.
     fn on_update(&self, update: &AcpUpdate<'_>);
+
+    /// The session of the agent is open: a new one, or an earlier one that it loaded.
+    fn on_session(&self, _id: &str, _is_loaded: bool) {}
 }

@@ -27,4 +27,4 @@ mod wire;
 
 pub use error::AcpError;
 pub use host::{AcpHost, AcpUpdate, Permission};
-pub use run::{AcpAnswer, AcpStop, AcpTask, run};
+pub use run::{AcpAnswer, AcpStop, AcpTask, EarlierSession, run};

@@ -37,6 +37,17 @@ pub struct AcpTask {
     pub start_limit: Duration,
     /// The time limit of its work; `None`: only the scope ends it.
     pub limit: Option<Duration>,
+    /// The session that it continues, where it can; `None` begins a new one.
+    pub earlier: Option<EarlierSession>,
+}
+
+/// A session of the same agent that ended before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EarlierSession {
+    /// Its id, as the agent gave it.
+    pub id: String,
+    /// The prompt if the agent loads it: it knows the task.
+    pub prompt: String,
 }
 
 /// The answer of an agent.
@@ -98,10 +109,19 @@ pub async fn run(
 }
 
 async fn converse(mut talk: AcpSession<'_>, task: &AcpTask) -> Result<AcpAnswer, AcpError> {
-    let ways = greet(&mut talk, task).await?;
-    open_session(&mut talk, task, &ways).await?;
+    let (ways, can_load) = greet(&mut talk, task).await?;
+    let earlier = task.earlier.as_ref().filter(|_| can_load);
+    let loaded = match earlier {
+        Some(earlier) if load_session(&mut talk, task, earlier).await? => Some(&earlier.prompt),
+        Some(_) | None => {
+            open_session(&mut talk, task, &ways).await?;
+            None
+        }
+    };
     let session = talk.session.clone().unwrap_or_default();
-    let prompt = json!({ "sessionId": session, "prompt": [{ "type": "text", "text": task.prompt }] });
+    talk.host.on_session(&session, loaded.is_some());
+    let text = loaded.unwrap_or(&task.prompt);
+    let prompt = json!({ "sessionId": session, "prompt": [{ "type": "text", "text": text }] });
     let answer = talk.ask::<Prompted>("session/prompt", &prompt, task.limit).await?;
     if let Some(reason) = talk.cancelled {
         return Err(talk.called_off(reason));
@@ -112,8 +132,9 @@ async fn converse(mut talk: AcpSession<'_>, task: &AcpTask) -> Result<AcpAnswer,
     Ok(AcpAnswer { text: talk.said.last(), stop, tool_calls })
 }
 
-/// Shakes hands, and logs in where the task says how. Gives the ways to log in, for messages.
-async fn greet(talk: &mut AcpSession<'_>, task: &AcpTask) -> Result<String, AcpError> {
+/// Shakes hands, and logs in where the task says how. Returns the ways to log in, for messages, and whether
+/// the agent loads earlier sessions.
+async fn greet(talk: &mut AcpSession<'_>, task: &AcpTask) -> Result<(String, bool), AcpError> {
     let limit = Some(task.start_limit);
     let ready = talk.ask::<Initialized>("initialize", &initialize(task.offers_files), limit).await?;
     let ready = ready.map_err(|error| failed(task, "initialize", error, ""))?;
@@ -131,7 +152,22 @@ async fn greet(talk: &mut AcpSession<'_>, task: &AcpTask) -> Result<String, AcpE
         let done = talk.ask::<Value>("authenticate", &login, limit).await?;
         done.map_err(|error| failed(task, "authenticate", error, &ways))?;
     }
-    Ok(ways)
+    Ok((ways, ready.agent_capabilities.load_session))
+}
+
+/// Loads an earlier session; false if the agent does not have it any more. The agent repeats what was said:
+/// that is not heard, because no session is open yet.
+async fn load_session(
+    talk: &mut AcpSession<'_>,
+    task: &AcpTask,
+    earlier: &EarlierSession,
+) -> Result<bool, AcpError> {
+    let load = json!({ "sessionId": earlier.id, "cwd": task.cwd.to_string_lossy(), "mcpServers": [] });
+    let loaded = talk.ask::<Value>("session/load", &load, Some(task.start_limit)).await?;
+    if loaded.is_ok() {
+        talk.session = Some(earlier.id.clone());
+    }
+    Ok(loaded.is_ok())
 }
 
 async fn open_session(talk: &mut AcpSession<'_>, task: &AcpTask, ways: &str) -> Result<(), AcpError> {

@@ -43,6 +43,15 @@ pub(super) struct Initialized {
     pub(super) protocol_version: u64,
     #[serde(default)]
     pub(super) auth_methods: Vec<AuthMethod>,
+    #[serde(default)]
+    pub(super) agent_capabilities: AgentCapabilities,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct AgentCapabilities {
+    #[serde(default)]
+    pub(super) load_session: bool,
 }
 
 #[derive(Debug, Deserialize)]

@@ -66,6 +66,7 @@ pub(crate) fn task(cwd: &Path) -> AcpTask {
         login: None,
         start_limit: Duration::from_secs(60),
         limit: Some(Duration::from_secs(60)),
+        earlier: None,
     }
 }
 

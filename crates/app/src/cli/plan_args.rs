@@ -11,10 +11,11 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use ::definitions::FrozenDefinition;
+use clap::Parser;
 use domain::plan::invariant::effective;
 use domain::{
     ByteText, CHECKS_MAX, CommandLine, CommandTask, FIX_ATTEMPTS, GateDecision, INVARIANTS_MAX, Instructions,
-    Invariant, InvariantScope, IsolationOptions, Limits, NodeKind, PARALLEL, PLAN_STEPS_MAX, PlanSpec,
+    Invariant, InvariantScope, IsolationOptions, Limits, NodeKind, PARALLEL, PLAN_STEPS_MAX, Plan, PlanSpec,
     PlanStep, ProjectLink, RETRIES_PER_STEP_MAX, RULE_PREFIX, RootIndex, Validation, ValidationMode,
 };
 use engine::{Engine, NewPlanRequest, Participants};
@@ -406,15 +407,7 @@ impl TaskArgs {
         invocation: &Invocation,
     ) -> Result<PlanSpec, CommandError> {
         let cwd = self.cwd(projects, &invocation.here);
-        let checks = self.check.iter().map(|command| Validation {
-            name: command.clone(),
-            run: CommandLine::Shell(command.clone()),
-            mode: ValidationMode::Required,
-            timeout_s: CHECK_TIMEOUT_S,
-            root: RootIndex(0),
-            cwd: cwd.clone(),
-            needs_trust: false,
-        });
+        let checks = self.check.iter().map(|command| required_check(command, &cwd));
         let texts = |paths: Vec<PathBuf>| -> Vec<ByteText> {
             paths.into_iter().map(|path| ByteText(path.into_os_string().into_vec())).collect()
         };
@@ -631,6 +624,85 @@ impl TaskArgs {
             }
         };
         self.writable.iter().map(find).collect()
+    }
+}
+
+/// A check that `--check` names.
+fn required_check(command: &str, cwd: &ByteText) -> Validation {
+    Validation {
+        name: command.to_owned(),
+        run: CommandLine::Shell(command.to_owned()),
+        mode: ValidationMode::Required,
+        timeout_s: CHECK_TIMEOUT_S,
+        root: RootIndex(0),
+        cwd: cwd.clone(),
+        needs_trust: false,
+    }
+}
+
+/// The actor and the checks of a revision.
+#[derive(Debug, clap::Args)]
+pub(super) struct RevisedTaskArgs {
+    /// Another actor that continues the work, by its name or file
+    #[arg(long, value_name = "NAME|FILE")]
+    actor: Option<String>,
+    /// A further check that must pass, run by the shell in the sandbox; may be repeated
+    #[arg(long, value_name = "CMD", value_parser = check)]
+    check: Vec<String>,
+}
+
+/// A task that consists of an actor and projects alone.
+#[derive(Debug, clap::Parser)]
+struct ActorTask {
+    #[command(flatten)]
+    task: TaskArgs,
+}
+
+impl RevisedTaskArgs {
+    /// Returns the spec of the plan with the other actor and the further checks; `None` if none is named.
+    ///
+    /// # Errors
+    /// Returns an error if there is no such actor, or if it cannot work on the plan's projects.
+    pub(super) async fn spec(
+        &self,
+        plan: &Plan,
+        message: &str,
+        engine: &Engine,
+        invocation: &Invocation,
+    ) -> Result<Option<PlanSpec>, CommandError> {
+        if self.actor.is_none() && self.check.is_empty() {
+            return Ok(None);
+        }
+        let mut spec = (*plan.spec).clone();
+        if let Some(actor) = &self.actor {
+            let projects = plan.projects.iter().flat_map(|project| {
+                let mut word = OsString::from(format!("{}=", project.alias));
+                word.push(path_of(project.root.as_bytes()));
+                word.push(if project.read_only { ":ro" } else { "" });
+                [OsString::from("--project"), word]
+            });
+            let words = ["revise", "--actor", actor].map(OsString::from).into_iter().chain(projects);
+            let unfit = |error: clap::Error| CommandError::new(&codes::USAGE, error.to_string());
+            let mut task = ActorTask::try_parse_from(words).map_err(unfit)?.task;
+            let prompt = if spec.prompt.is_empty() { message } else { &spec.prompt };
+            task.what = Some(OsString::from(prompt));
+            let mut pending = task.prepare_plan(invocation, plan.spec.apply, None, None).await?;
+            pending.settle_trust(engine, invocation).await?;
+            let made = pending.request.spec;
+            (spec.steps, spec.fix, spec.result) = (made.steps, made.fix, made.result);
+            (spec.sources, spec.prompt, spec.instructions) = (made.sources, made.prompt, made.instructions);
+        }
+        for command in &self.check {
+            if spec.validations.iter().all(|known| known.name != *command) {
+                spec.validations.push(required_check(command, &ByteText::default()));
+            }
+        }
+        if spec.validations.len() > CHECKS_MAX {
+            let message =
+                format!("there are {} checks, at most {CHECKS_MAX} are allowed", spec.validations.len());
+            return Err(CommandError::new(&codes::PREFLIGHT_FAILED, message).hint(hints::JOIN_CHECKS));
+        }
+        Ok(Some(spec))
     }
 }
 

@@ -302,6 +302,7 @@ pub fn revise(error: &ReviseError, id: &str) -> CommandError {
         )
         .hint(hints::REPLAN)
         .plan(id),
+        ReviseError::Use(error) => use_plan(error),
         ReviseError::Busy { .. } => busy(id, "another process moved it"),
         ReviseError::ContentGone { path, .. } => CommandError::new(
             &codes::CONTENT_GONE,

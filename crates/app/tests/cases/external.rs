@@ -375,3 +375,48 @@ fn codex_over_the_protocol_edits_a_project_in_its_sandbox() {
     assert_eq!(person.agents(&["plan", "apply", "@last", "--yes"]).exit, 0);
     assert!(person.read("lib/greet.sh").contains("Welcome, %s!"));
 }
+
+/// Is ready, says whether it loads sessions, and keeps all that it is asked in `heard`.
+fn keeps_all(loads: bool) -> String {
+    let ready = result(0, &json!({ "protocolVersion": 1, "agentCapabilities": { "loadSession": loads } }));
+    let keep = "printf '%s\\n' \"$line\" >> heard\n";
+    let opened = result(1, &json!({ "sessionId": "s1" }));
+    format!(
+        "{READ}{ready}{READ}{keep}{}{opened}{READ}{keep}{}{}{STAY}",
+        text("of before"),
+        text("All done."),
+        stops("end_turn")
+    )
+}
+
+#[test]
+fn an_agent_that_loads_sessions_continues_its_own_and_another_gets_its_last_answer() {
+    for loads in [true, false] {
+        let person = person(&keeps_all(loads), "");
+        let ran = run(&person);
+        assert_eq!(ran.exit, 0, "{ran:?}");
+        let revised = person.json(&["plan", "revise", "@last", "keep the name"]);
+        assert_eq!(revised.exit, 0, "{revised:?}");
+        assert_eq!(person.agents(&["plan", "apply", "@last", "--yes"]).exit, 0);
+        let heard = person.read("heard");
+        let lines: Vec<Value> = heard.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let (opening, prompt) = (&lines[2], lines[3]["params"]["prompt"][0]["text"].as_str().unwrap());
+        assert!(
+            prompt.contains("keep the name") && prompt.contains("already in the working tree"),
+            "{prompt}"
+        );
+        match loads {
+            true => {
+                assert_eq!(
+                    (&opening["method"], &opening["params"]["sessionId"]),
+                    (&json!("session/load"), &json!("s1"))
+                );
+                assert!(!prompt.contains("Make it good"), "it knows the task: {prompt}");
+            }
+            false => {
+                assert_eq!(opening["method"], "session/new");
+                assert!(prompt.contains("Make it good") && prompt.contains("All done."), "{prompt}");
+            }
+        }
+    }
+}

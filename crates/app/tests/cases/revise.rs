@@ -509,3 +509,30 @@ fn a_note_of_100_kb_is_refused_and_one_of_16_kb_is_sent() {
     assert_eq!(note(16_000).exit, 0);
     assert_eq!(person.json(&["plan", "revise"]).exit, 0);
 }
+
+#[test]
+fn a_revision_can_be_done_by_another_actor_and_with_more_checks() {
+    let person = with_plan();
+    let actor = "nodes:\n  main: {run: 'echo other >> list'}\n";
+    person.write(".cleveragents/actors/other.yaml", actor);
+    assert_eq!(person.json(&["plan", "revise", "@last", "x", "--actor", "nobody"]).code(), "ACTOR_NOT_FOUND");
+    assert_eq!(person.json(&["plan", "status", "@last"]).data()["attempt"], json!(1), "nothing was written");
+    let revised = person.json(&[
+        "plan",
+        "revise",
+        "@last",
+        "by another",
+        "--actor",
+        "other",
+        "--check",
+        "grep -q other list",
+    ]);
+    assert_eq!((revised.exit, &revised.data()["validations"]["passed"]), (0, &json!(2)), "{revised:?}");
+    let failing = person.json(&["plan", "revise", "@last", "again", "--check", "false"]);
+    assert_eq!((failing.exit, failing.code().as_str()), (4, "VALIDATION_FAILED"), "{failing:?}");
+    let listed = person.json(&["plan", "list", "--revisions"]).data()["plans"][0].clone();
+    assert_eq!(listed["revisions"].as_array().unwrap().len(), 3, "{listed}");
+    assert!(person.agents(&["plan", "list", "--revisions"]).stdout.contains("attempt 2"));
+    let since = person.agents(&["plan", "diff", "@last", "--attempts", "1..2"]).stdout;
+    assert!(since.contains("+other"), "{since}");
+}

@@ -19,10 +19,12 @@
 //! plan, and that the queue is not full: the stores.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::phase::Phase;
+use super::spec::PlanSpec;
 use super::{BadTransition, Initiator, Plan, PlanEvent, PlanTransitionRejection};
 use crate::change::NewChange;
 use crate::change::changeset::ChangesetError;
@@ -82,6 +84,8 @@ pub struct ManualTransition {
     pub decisions: Vec<NewDecision>,
     /// The changes that go with the move.
     pub record: Option<MoveRecord>,
+    /// Becomes [`Plan::spec`] with the move: a revision by another actor, or with more checks.
+    pub spec: Option<Arc<PlanSpec>>,
 }
 
 /// Changes that are recorded with a move, as a call that has ended. No job makes them.
@@ -162,7 +166,9 @@ impl ManualTransition {
             let refused = BadTransition { state: plan.state, event: self.event };
             return Err(PlanTransitionRejection::from(refused).into());
         }
-        let moved = Plan { request: self.request.clone(), ..plan.moved(self.event, Vec::new(), wall)? };
+        let spec = self.spec.as_ref().unwrap_or(&plan.spec);
+        let (request, spec) = (self.request.clone(), Arc::clone(spec));
+        let moved = Plan { request, spec, ..plan.moved(self.event, Vec::new(), wall)? };
         if let Some(live) = live {
             return Err(JobTransitionRejection::PlanBusy { job: live.id }.into());
         }

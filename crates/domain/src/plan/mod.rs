@@ -112,7 +112,8 @@ pub struct Plan {
     pub id: PlanId,
     /// One line for people, at most [`TITLE_CHARS_MAX`] characters.
     pub title: String,
-    /// Its task. It is settled when the plan is made, so all readers of the plan share it.
+    /// Its task. It is settled when the plan is made, and again by a revision that names another actor or more
+    /// checks; all readers share it.
     pub spec: Arc<PlanSpec>,
     /// The projects in which it works, by number from 0.
     pub projects: Vec<ProjectLink>,

@@ -177,6 +177,7 @@ fn a_revert_is_decided_and_all_but_the_prompt_gives_way_to_it() {
     record.apply_job_event(claim.job, &JobEvent::Succeed { fence }, Ms(4)).unwrap();
     let revert = |record: &PlanRecord, job: u128, decisions: Vec<NewDecision>| ManualTransition {
         record: None,
+        spec: None,
         version: record.row().unwrap().version,
         event: PlanEvent::Revert,
         job: Some(NewJob {

@@ -219,6 +219,7 @@ fn take(record: &mut PlanRecord, step: &Step, next_job: &mut u128, now: Ms) -> b
             let job = next.map(|next| job(*next_job, next.phase()));
             let asked = ManualTransition {
                 record: None,
+                spec: None,
                 version: plan.version,
                 event: *event,
                 job,

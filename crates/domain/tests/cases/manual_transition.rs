@@ -119,6 +119,7 @@ fn by_hand(version: u64, event: PlanEvent, job: Option<NewJob>) -> ManualTransit
         request: json!({"only": ["a"]}),
         decisions: Vec::new(),
         record: None,
+        spec: None,
     }
 }
 

@@ -80,14 +80,7 @@ impl Engine {
         said: Vec<NewDecision>,
     ) -> Result<Plan, UseError> {
         let engine = &self.inner;
-        let mut findings = preflight(&request, &engine.options.sandbox_dir, &engine.options.data_dir);
-        findings.extend(models::preflight(engine, &request.spec));
-        findings.extend(mcp_servers::preflight(engine, &request.spec));
-        if !findings.is_empty() {
-            return Err(UseError::Preflight { findings });
-        }
-        let NewPlanRequest { title, mut spec, projects } = request;
-        spec.keys = engine.key_variables(&spec);
+        let NewPlanRequest { title, mut spec, projects } = self.checked(request)?;
         engine.redactor.register_passed(spec.commands().flat_map(|task| &task.pass_env).map(String::as_str));
         for said in &mut spec.instructions {
             said.text = engine.redactor.redact_text(&said.text);
@@ -112,6 +105,22 @@ impl Engine {
         decisions.extend(said);
         let job = self.new_job(id, phase, not_before);
         Ok(engine.store.create(NewPlan { id, title, spec, projects }, decisions, job).await?)
+    }
+
+    /// Returns the request with the variables that its keys come from.
+    ///
+    /// # Errors
+    /// Returns an error if the plan cannot work as asked, with all reasons.
+    pub(crate) fn checked(&self, mut request: NewPlanRequest) -> Result<NewPlanRequest, UseError> {
+        let engine = &self.inner;
+        let mut findings = preflight(&request, &engine.options.sandbox_dir, &engine.options.data_dir);
+        findings.extend(models::preflight(engine, &request.spec));
+        findings.extend(mcp_servers::preflight(engine, &request.spec));
+        if !findings.is_empty() {
+            return Err(UseError::Preflight { findings });
+        }
+        request.spec.keys = engine.key_variables(&request.spec);
+        Ok(request)
     }
 
     pub(crate) fn new_job(&self, plan: PlanId, phase: Phase, not_before: Ms) -> NewJob {

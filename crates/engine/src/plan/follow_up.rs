@@ -8,7 +8,7 @@
 //! 3. It waits before apply, also if the followed plan did not.
 
 use domain::text::truncate_chars;
-use domain::{Decision, DecisionKind, GateDecision, Plan, PlanId, TITLE_CHARS_MAX};
+use domain::{Decision, DecisionKind, GateDecision, Plan, PlanId, PlanSpec, TITLE_CHARS_MAX};
 use store::PlanStoreError;
 
 use super::built_in_decisions;
@@ -39,18 +39,24 @@ pub enum FollowUpError {
 }
 
 impl Engine {
-    /// Makes a plan that continues an applied one with this message, and queues its first phase.
+    /// Makes a plan that continues an applied one with this message, and queues its first phase. `spec` is
+    /// another actor, or more checks.
     ///
     /// # Errors
     /// Returns an error, and stores nothing, if there is nothing to say or the plan cannot work as asked.
-    pub async fn follow_up(&self, id: PlanId, message: &str) -> Result<Plan, FollowUpError> {
+    pub async fn follow_up(
+        &self,
+        id: PlanId,
+        message: &str,
+        spec: Option<PlanSpec>,
+    ) -> Result<Plan, FollowUpError> {
         let message = self.inner.redactor.redact_text(message.trim());
         if message.is_empty() || message.len() > GUIDANCE_BYTES_MAX {
             return Err(FollowUpError::Message { bytes: message.len() });
         }
         let plan = self.inner.store.plan(id).await?;
         let decisions = self.inner.store.decisions(id).await.map_err(PlanStoreError::from)?;
-        let mut spec = (*plan.spec).clone();
+        let mut spec = spec.unwrap_or_else(|| (*plan.spec).clone());
         (spec.follows, spec.apply, spec.batch) = (Some(id), GateDecision::Ask, None);
         let said = [earlier(&plan, &decisions), message];
         let said = said.iter().map(|text| built_in_decisions::guidance(text)).collect();

@@ -17,14 +17,17 @@
 //! # Not here
 //! The work of the attempt: `run::phase::execute`. The notes: `notes`.
 
+use std::sync::Arc;
+
 use domain::{
     CallNumber, CallState, ChangeEntry, ChangeId, ChangesetId, Decision, HELD, Initiator, MoveRecord,
-    NewCall, NewDecision, Phase, Plan, PlanEvent, PlanId, PlanState, affected,
+    NewCall, NewDecision, Phase, Plan, PlanEvent, PlanId, PlanSpec, PlanState, affected,
 };
 use serde_json::{Value, json};
 use store::{PlanMove, PlanStoreError, StoreError};
 
 use super::built_in_decisions;
+use super::create::{NewPlanRequest, UseError};
 use super::execute::ExecuteError;
 use super::guidance::GUIDANCE_BYTES_MAX;
 use super::notes::{as_request, open_notes};
@@ -75,6 +78,9 @@ pub enum ReviseError {
         /// The number of the decision.
         seq: u32,
     },
+    /// It cannot work as asked.
+    #[error(transparent)]
+    Use(#[from] UseError),
     /// Another process moved it meanwhile.
     #[error("plan {plan} was moved by another process")]
     Busy {
@@ -102,12 +108,17 @@ impl From<StoreError> for ReviseError {
 
 impl Engine {
     /// Queues a new attempt of the plan that starts from its changes, with this message and all open notes.
-    /// Returns the notes that it takes along.
+    /// `spec` is another actor, or more checks. Returns the notes that it takes along.
     ///
     /// # Errors
     /// Returns an error, and writes nothing, if the plan is applied or not finished, if there is nothing to say,
     /// or if a content is gone.
-    pub async fn revise(&self, id: PlanId, message: &str) -> Result<Vec<Decision>, ReviseError> {
+    pub async fn revise(
+        &self,
+        id: PlanId,
+        message: &str,
+        spec: Option<PlanSpec>,
+    ) -> Result<Vec<Decision>, ReviseError> {
         let plan = self.inner.store.plan(id).await?;
         may_revise(&plan)?;
         let notes = open_notes(&self.inner.store.decisions(id).await?);
@@ -117,8 +128,15 @@ impl Engine {
         }
         let mut guidance = built_in_decisions::guidance(&request);
         guidance.depends_on = notes.iter().map(|note| note.seq).collect();
+        let spec = match spec {
+            Some(spec) => {
+                let (title, projects) = (plan.title.clone(), plan.projects.clone());
+                Some(self.checked(NewPlanRequest { title, spec, projects })?.spec)
+            }
+            None => None,
+        };
         let entries = self.inner.entries(&plan).await?;
-        self.begin_revision(&plan, guidance, &entries).await?;
+        self.begin_revision(&plan, guidance, &entries, spec).await?;
         Ok(notes)
     }
 
@@ -148,7 +166,7 @@ impl Engine {
         let mut entries = self.inner.store.entries(id, then.attempt).await?;
         entries.retain(|entry| entry.no <= decision.new.at_entry);
         let entries = standing(entries, &self.inner.calls(&then).await?);
-        self.begin_revision(&plan, guidance, &entries).await
+        self.begin_revision(&plan, guidance, &entries, None).await
     }
 
     /// Returns an error if this decision of a plan cannot be corrected now.
@@ -166,12 +184,14 @@ impl Engine {
         plan: &Plan,
         guidance: NewDecision,
         entries: &[ChangeEntry],
+        spec: Option<PlanSpec>,
     ) -> Result<(), ReviseError> {
         let id = plan.id;
         let job = self.new_job(id, Phase::Execute, HELD);
         let revise = PlanMove {
             decisions: vec![guidance],
             record: self.inner.carried_changes(plan, entries)?,
+            spec: spec.map(Arc::new),
             ..plan_move(plan, PlanEvent::Revise, Initiator::User, Some(job))
         };
         match self.move_plan(revise).await {

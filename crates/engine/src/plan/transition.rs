@@ -22,6 +22,7 @@ pub(crate) fn plan_move(plan: &Plan, event: PlanEvent, by: Initiator, job: Optio
         decisions: Vec::new(),
         record: None,
         contents: Vec::new(),
+        spec: None,
     }
 }
 

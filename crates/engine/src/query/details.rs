@@ -6,7 +6,7 @@ use std::time::Duration;
 use domain::plan::strategy::NO_STRATEGY_KEY;
 use domain::{ApplyRecord, ChangeEntry, EventKind, EventRecord, JobState, Ms, PathChange, carriers};
 use domain::{
-    CallNumber, CallState, CaptureOmissions, CheckObstacle, ErrorCategory, ErrorHistory, Job, Ledger,
+    CallNumber, CallState, CaptureOmissions, CheckObstacle, ErrorCategory, ErrorHistory, Hash, Job, Ledger,
     NetChange, NodeOutcome, NodePath, NodeRun, Phase, PhaseTime, Plan, PlanId, PlanState, SandboxRecord,
     ToolCall, ValidationOutcome, ValidationResult, ValidationSummary, WallMs, WorkState, fold, net_hash,
     phase_times,
@@ -188,6 +188,17 @@ pub struct PlanRow {
     pub obstacle: Option<CheckObstacle>,
 }
 
+/// The result of one attempt of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanRevision {
+    /// The attempt, from 1.
+    pub attempt: u32,
+    /// The number of files that it changed.
+    pub files: usize,
+    /// The hash of its net changes, by which a revision is named.
+    pub net_hash: Hash,
+}
+
 impl Engine {
     /// All that is known of a plan.
     ///
@@ -276,6 +287,19 @@ impl Engine {
         let events = self.inner.store.events_of(id, EventKind::NodeWaiting).await?;
         let now = self.inner.wall();
         Ok(events.iter().rev().find_map(|event| still_waits(event, calls, runs, now)))
+    }
+
+    /// Returns the attempts of a plan, oldest first, with their results.
+    ///
+    /// # Errors
+    /// Returns an error if the store failed.
+    pub async fn revisions(&self, plan: &Plan) -> Result<Vec<PlanRevision>, StoreError> {
+        let mut revisions = Vec::new();
+        for attempt in 1..=plan.attempt {
+            let net = self.inner.net_changes(&Plan { attempt, ..plan.clone() }).await?;
+            revisions.push(PlanRevision { attempt, files: net.len(), net_hash: net_hash(&net) });
+        }
+        Ok(revisions)
     }
 
     /// Plans, newest first, and how many match in all.

@@ -305,6 +305,7 @@ impl<'a> CheckRunner<'a> {
             output: logs,
             missed: None,
             judged: None,
+            session: None,
         };
         let mut result = checks::result_of(engine, plan, validation, &finished, &net_hash.to_string());
         result.base_stamp = stamp;

@@ -39,10 +39,11 @@ impl PlanStore for MemoryStore {
     }
 
     async fn move_plan(&self, request: PlanMove) -> Result<Plan, PlanStoreError> {
-        let PlanMove { plan: id, version, event, by, job, request, decisions, record, contents } = request;
+        let PlanMove { plan: id, version, event, by, job, request, decisions, record, contents, spec } =
+            request;
         let now = self.now();
         self.plans.update_all(|plans| {
-            let asked = ManualTransition { version, event, job, request, decisions, record };
+            let asked = ManualTransition { version, event, job, request, decisions, record, spec };
             if plans.get(&id).and_then(PlanRecord::row).is_none() {
                 return Err(PlanStoreError::NotFound { plan: id });
             }

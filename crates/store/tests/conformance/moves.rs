@@ -127,6 +127,7 @@ pub(crate) async fn a_plan_that_nobody_made_is_not_moved(bench: Bench) {
             decisions: Vec::new(),
             record: None,
             contents: Vec::new(),
+            spec: None,
         };
         assert_eq!(bench.store.move_plan(asked).await, Err(PlanStoreError::NotFound { plan }));
     }

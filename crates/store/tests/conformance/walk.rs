@@ -48,6 +48,7 @@ pub(crate) async fn a_move(bench: &Bench, n: u64, event: PlanEvent) -> PlanMove 
         decisions: Vec::new(),
         record: None,
         contents: Vec::new(),
+        spec: None,
     }
 }
 

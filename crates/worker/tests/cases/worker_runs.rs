@@ -149,6 +149,7 @@ async fn a_runner_that_is_constrained_fails_its_job_and_constrains_its_plan() {
             decisions: Vec::new(),
             record: None,
             contents: Vec::new(),
+            spec: None,
         };
         plan = machine.store.move_plan(advance).await.unwrap();
     }

@@ -49,6 +49,9 @@ pub(in crate::cli) struct ListArgs {
     /// Only plans of this batch; @last is the newest one
     #[arg(long, value_name = "NAME")]
     batch: Option<String>,
+    /// List the attempts of plans that were revised or executed again, too
+    #[arg(long)]
+    revisions: bool,
     /// Maximum number of plans to list
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = count)]
     limit: u32,
@@ -165,12 +168,32 @@ pub(super) async fn run(args: ListArgs, invocation: &Invocation) -> Result<Comma
         cells.extend(has_projects.then(|| projects.join(",")));
         cells.push(short.clone());
         table.row(cells);
+        let mut revisions = Vec::new();
+        if args.revisions && plan.attempt > 1 {
+            revisions = engine.revisions(plan).await.map_err(|error| from_engine::store(&error))?;
+        }
+        for revision in &revisions {
+            let mut cells = vec![
+                format!("{indent}  attempt {}", revision.attempt),
+                String::new(),
+                revision.files.to_string(),
+                String::new(),
+            ];
+            cells.extend(has_projects.then(String::new));
+            cells.push(String::new());
+            table.row(cells);
+        }
+        let revisions: Vec<Value> = revisions
+            .iter()
+            .map(|one| json!({ "attempt": one.attempt, "files": one.files, "net_hash": one.net_hash.to_string() }))
+            .collect();
         let details = json!({
             "plan_id": plan.id, "short_id": short, "title": plan.title, "phase": plan.state.phase(),
             "state": plan.state.word(), "status": one.words, "undone": plan.undone_at.is_some(),
             "broken_off": one.owner_is_gone, "interrupted": one.is_interrupted, "batch": own, "project": projects.first(),
             "projects": projects, "age_ms": now.0.saturating_sub(plan.created.0),
             "created": crate::time::stamp(plan.created), "files": one.row.files,
+            "attempt": plan.attempt, "revisions": revisions,
         });
         plans.push((plan.id, object(details)));
     }

@@ -14,6 +14,7 @@ use domain::PlanEvent;
 use engine::{Affected, Engine, GuidanceMode, GuidanceOutcome, ReviseError};
 use serde_json::json;
 
+use super::revise::Revision;
 use crate::cli::invocation::NamedPlan;
 use crate::cli::{Invocation, detach, follow, run};
 use crate::errors::{CommandError, codes, from_engine};
@@ -53,7 +54,8 @@ pub(super) async fn run(args: PromptArgs, invocation: &Invocation) -> Result<Com
     let details = super::details(&engine, &plan).await?;
     render::failure::refuse_undone(&details, &plan.short)?;
     if args.revise {
-        return super::revise::send(&engine, &plan, &args.text, args.detach, invocation).await;
+        let asked = Revision { text: &args.text, spec: None };
+        return super::revise::send(&engine, &plan, asked, args.detach, invocation).await;
     }
     if let Some(word) = &args.at {
         return correct(&args, word, &engine, &plan, invocation).await;

@@ -5,10 +5,12 @@
 //! 2. An applied plan is continued by a new one, its follow-up.
 //! 3. The new attempt runs here, as far as its gates allow, or is left to a worker.
 
+use domain::PlanSpec;
 use engine::{Engine, ExecuteError, ExecuteOptions};
 use serde_json::json;
 
 use crate::cli::invocation::{NamedPlan, short_id};
+use crate::cli::plan_args::RevisedTaskArgs;
 use crate::cli::{Invocation, detach, follow, run};
 use crate::errors::{CommandError, from_engine};
 use crate::output::{CommandReport, OutputNote};
@@ -23,9 +25,20 @@ pub(in crate::cli) struct ReviseArgs {
     plan: String,
     /// The requested changes; the open notes of the plan are sent along
     text: Option<String>,
+    #[command(flatten)]
+    task: RevisedTaskArgs,
     /// Run in a background worker; start one if necessary
     #[arg(long)]
     detach: bool,
+}
+
+/// The request of a revision.
+#[derive(Default)]
+pub(super) struct Revision<'a> {
+    /// The message; empty if the open notes are all.
+    pub(super) text: &'a str,
+    /// The spec with another actor or more checks.
+    pub(super) spec: Option<PlanSpec>,
 }
 
 pub(super) async fn run(args: ReviseArgs, invocation: &Invocation) -> Result<CommandReport, CommandError> {
@@ -33,7 +46,9 @@ pub(super) async fn run(args: ReviseArgs, invocation: &Invocation) -> Result<Com
     let plan = invocation.plan(&engine, &args.plan).await?;
     let details = super::details(&engine, &plan).await?;
     render::failure::refuse_undone(&details, &plan.short)?;
-    send(&engine, &plan, args.text.as_deref().unwrap_or_default(), args.detach, invocation).await
+    let text = args.text.as_deref().unwrap_or_default();
+    let spec = args.task.spec(&details.plan, text, &engine, invocation).await?;
+    send(&engine, &plan, Revision { text, spec }, args.detach, invocation).await
 }
 
 /// Revises the plan with its open notes, as `plan revise` without a message does.
@@ -42,7 +57,7 @@ pub(in crate::cli) async fn send_notes(
     plan: &NamedPlan,
     invocation: &Invocation,
 ) -> Result<CommandReport, CommandError> {
-    send(engine, plan, "", false, invocation).await
+    send(engine, plan, Revision::default(), false, invocation).await
 }
 
 /// The same, left to a worker.
@@ -51,20 +66,20 @@ pub(in crate::cli) async fn leave_notes(
     plan: &NamedPlan,
     invocation: &Invocation,
 ) -> Result<CommandReport, CommandError> {
-    send(engine, plan, "", true, invocation).await
+    send(engine, plan, Revision::default(), true, invocation).await
 }
 
 pub(super) async fn send(
     engine: &Engine,
     plan: &NamedPlan,
-    text: &str,
+    asked: Revision<'_>,
     detach: bool,
     invocation: &Invocation,
 ) -> Result<CommandReport, CommandError> {
     if super::details(engine, plan).await?.plan.is_applied() {
-        return follow_up(engine, plan, text, detach, invocation).await;
+        return follow_up(engine, plan, asked, detach, invocation).await;
     }
-    let sent = engine.revise(plan.id, text).await;
+    let sent = engine.revise(plan.id, asked.text, asked.spec).await;
     let sent = sent.map_err(|error| from_engine::revise(&error, &plan.short))?;
     let note =
         (!sent.is_empty()).then(|| OutputNote::info(format!("{} sent along", counted(sent.len(), "note"))));
@@ -85,11 +100,11 @@ pub(super) async fn send(
 async fn follow_up(
     engine: &Engine,
     plan: &NamedPlan,
-    text: &str,
+    asked: Revision<'_>,
     detach: bool,
     invocation: &Invocation,
 ) -> Result<CommandReport, CommandError> {
-    let made = engine.follow_up(plan.id, text).await;
+    let made = engine.follow_up(plan.id, asked.text, asked.spec).await;
     let made = made.map_err(|error| from_engine::follow_up(&error, &plan.short))?;
     let own = NamedPlan { id: made.id, short: short_id(engine, made.id).await? };
     let options = ExecuteOptions { again: false, stop_before_apply: true };

@@ -14,6 +14,9 @@
 //! 5. The agent gets a cancel request before it is killed, so that it can stop by itself; it has little time
 //!    for that.
 //!
+//! 6. In a revision the agent continues its session, if it can load it. Otherwise its brief ends with the last
+//!    answer of its earlier run.
+//!
 //! # Not here
 //! The protocol (`actors::acp`), and the decision to try again (`graph`).
 
@@ -22,9 +25,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use actors::acp::{AcpAnswer, AcpHost, AcpStop, AcpTask, AcpUpdate, Permission};
+use actors::acp::{AcpAnswer, AcpHost, AcpStop, AcpTask, AcpUpdate, EarlierSession, Permission};
 use async_trait::async_trait;
-use domain::{CallState, ErrorCategory, ExternalTask, RelPath, RootIndex};
+use domain::{CallState, Decision, ErrorCategory, ExternalTask, Phase, RelPath, RootIndex};
 use serde_json::json;
 use sync::primitives::{Mutex, lock};
 
@@ -32,9 +35,11 @@ use super::capture;
 use super::command;
 use super::command::{CommandRequest, RecordedArguments};
 use super::piped::{PipedHandle, PipedLog, PipedProcess};
-use super::result::CommandResult;
+use super::result::{AGENT_SESSION, CommandResult};
+use crate::plan::revise::continued_attempt;
 use crate::run::RunError;
 use crate::run::node::command as node_command;
+use crate::run::node::prompt;
 use crate::run::node::{ActiveNode, NodeResult};
 use crate::run::plan_sandbox::blocking;
 use crate::run::state::RunState;
@@ -44,6 +49,8 @@ use crate::tools::recorded_arguments;
 const START_LIMIT: Duration = Duration::from_secs(120);
 /// The time after its limit at which an agent is killed that does not end on request.
 const LATE: Duration = Duration::from_secs(5);
+/// A sentence for an agent in a revision.
+const IN_THE_TREE: &str = "Your earlier changes are already in the working tree.";
 /// The longest file that an agent reads through us.
 const READ_BYTES_MAX: u64 = 16 << 20;
 
@@ -51,7 +58,11 @@ const READ_BYTES_MAX: u64 = 16 << 20;
 pub(crate) async fn run(node: &ActiveNode<'_>, external: &ExternalTask) -> Result<NodeResult, RunError> {
     let engine = node.engine;
     let mut task = node_command::task_of(node, &external.command).await?;
-    let prompt = node.expand(&external.prompt)?;
+    let mut prompt = node.expand(&external.prompt)?;
+    let earlier = earlier_run(node).await?;
+    if let Some(earlier) = &earlier {
+        prompt.push_str(&earlier.appendix);
+    }
     let limit = task.timeout;
     task.timeout = limit.map(|limit| limit.saturating_add(LATE));
     task.asked = Some(asked(node, &task, &prompt, limit));
@@ -65,11 +76,14 @@ pub(crate) async fn run(node: &ActiveNode<'_>, external: &ExternalTask) -> Resul
         login: login(&task),
         start_limit: limit.map_or(START_LIMIT, |limit| limit.min(START_LIMIT)),
         limit,
+        earlier: earlier.and_then(|earlier| earlier.session),
     };
-    let may_write = task.writes;
-    let conversation = |speaks| talk(node, speaks, work, below, may_write);
+    let (may_write, session) = (task.writes, Arc::<Mutex<Option<String>>>::default());
+    let opened = Arc::clone(&session);
+    let conversation = |speaks| talk(node, speaks, work, below, (may_write, opened));
     let (mut ran, said) = command::run_piped(&node.context, task, conversation).await?;
     let finished = &mut ran.finished;
+    finished.session = lock(&session).take();
     let said = said.unwrap_or_else(|| Err(failed_to_begin(finished)));
     let judged = judge(&agent, finished, said);
     finished.judge(judged.as_ref().map(drop).map_err(|(_, message)| message.clone()));
@@ -78,6 +92,39 @@ pub(crate) async fn run(node: &ActiveNode<'_>, external: &ExternalTask) -> Resul
         Err(failure) => (finished.text(engine), Some(failure)),
     };
     node_command::end_command(node, ran, text, failure).await
+}
+
+/// The earlier run of a node that a revision continues.
+struct EarlierRun {
+    /// The session, if the agent named one.
+    session: Option<EarlierSession>,
+    /// The end of the brief of an agent that does not load it.
+    appendix: String,
+}
+
+/// Returns the run of this node in the attempt that the present one continues; `None` if it continues none.
+async fn earlier_run(node: &ActiveNode<'_>) -> Result<Option<EarlierRun>, RunError> {
+    let (store, plan) = (&node.engine.store, node.plan);
+    if plan.attempt == 1 || node.phase() != Phase::Execute {
+        return Ok(None);
+    }
+    let calls = store.calls(plan.id).await?;
+    let Some(attempt) = continued_attempt(&calls, plan.attempt) else { return Ok(None) };
+    let decisions = store.decisions(plan.id).await?;
+    let of_this = |decision: &&Decision| decision.new.attempt == plan.attempt;
+    let requests: Vec<&str> =
+        prompt::guidance(&decisions).filter(of_this).map(|decision| decision.new.chosen.as_str()).collect();
+    let last = calls.iter().rev().find(|call| call.new.is_of(attempt, node.path));
+    let session = last.and_then(|call| call.end.as_ref()?.result.get(AGENT_SESSION)?.as_str());
+    let session = session.map(|id| EarlierSession {
+        id: id.to_owned(),
+        prompt: format!("{IN_THE_TREE} Requested changes:\n{}", requests.join("\n\n")),
+    });
+    let runs = store.node_runs(plan.id).await?;
+    let answer = runs.iter().rev().find(|run| run.attempt == attempt && run.path == node.path);
+    let answer = answer.map(|run| run.text.trim()).filter(|text| !text.is_empty());
+    let answer = answer.map(|text| format!(" Your last run ended with:\n{text}")).unwrap_or_default();
+    Ok(Some(EarlierRun { session, appendix: format!("\n\n{IN_THE_TREE}{answer}") }))
 }
 
 /// The way to log in by a key that the agent is given, for those that are known.
@@ -102,7 +149,7 @@ async fn talk(
     speaks: PipedHandle,
     mut work: AcpTask,
     below: PathBuf,
-    may_write: bool,
+    (may_write, session): (bool, Arc<Mutex<Option<String>>>),
 ) -> Option<AgentAnswer> {
     let PipedProcess { pipes, log, roots } = match speaks.begun().await? {
         Ok(begun) => begun,
@@ -112,7 +159,7 @@ async fn talk(
     work.cwd = root.unwrap_or_default().join(below);
     let read_only = node.plan.projects.iter().map(|project| project.read_only || !may_write).collect();
     let (state, path) = (Arc::clone(node.state), node.path.to_owned());
-    let host = AgentHost { state, path, roots, read_only, log, last: Mutex::default() };
+    let host = AgentHost { state, path, roots, read_only, log, last: Mutex::default(), session };
     let said = actors::acp::run(pipes, &work, &host, &node.scope).await;
     Some(said.map_err(|error| (error.category(), error.to_string())))
 }
@@ -185,6 +232,8 @@ struct AgentHost {
     log: PipedLog,
     /// The kind of the last update.
     last: Mutex<Option<AgentUpdateKind>>,
+    /// The session, once it is open.
+    session: Arc<Mutex<Option<String>>>,
 }
 
 /// A kind of update from an agent.
@@ -251,6 +300,13 @@ impl AcpHost for AgentHost {
 
     fn permission(&self, _asked: &Permission) -> bool {
         true
+    }
+
+    fn on_session(&self, id: &str, is_loaded: bool) {
+        *lock(&self.session) = Some(id.to_owned());
+        if is_loaded {
+            self.log.add("[continues its earlier session]\n");
+        }
     }
 
     fn on_update(&self, update: &AcpUpdate<'_>) {

@@ -136,7 +136,8 @@ async fn run_alongside<T>(
     let projects: Vec<PathBuf> = plan.projects.iter().map(|project| path_of(&project.root)).collect();
     let missed =
         ended.as_ref().ok().and_then(|(ended, _)| home::missed(&given, &projects, ended, is_overlay));
-    let finished = CommandResult { call, shown, ended, _layer: layer, output, missed, judged: None };
+    let finished =
+        CommandResult { call, shown, ended, _layer: layer, output, missed, judged: None, session: None };
     Ok((EndedCommand { call: sandbox_call, finished }, came_to))
 }
 

@@ -35,6 +35,9 @@ pub const NETWORK_SUSPECTED: &str = "network_suspected";
 /// setting that holds the limit, and a less strict `value` for it.
 pub const RAISED_SETTING: &str = "raised_setting";
 
+/// The key in the result of a call of an agent program: its session.
+pub(crate) const AGENT_SESSION: &str = "session";
+
 /// A command that has ended, or did not begin.
 pub(crate) struct CommandResult {
     pub(crate) call: ToolCall,
@@ -48,6 +51,8 @@ pub(crate) struct CommandResult {
     pub(crate) missed: Option<String>,
     /// The judgement of a program that was spoken to: the end of its process says nothing then.
     pub(crate) judged: Option<Result<(), String>>,
+    /// The session of an agent program, by which a revision continues it.
+    pub(crate) session: Option<String>,
 }
 
 impl CommandResult {
@@ -226,6 +231,9 @@ impl CommandResult {
         if let (Some(limit), Some(result)) = (self.limit_hit(), result.as_object_mut()) {
             let (key, value) = limit.raised_setting();
             result.insert(RAISED_SETTING.to_owned(), json!({ "key": key, "value": value }));
+        }
+        if let (Some(session), Some(result)) = (&self.session, result.as_object_mut()) {
+            result.insert(AGENT_SESSION.to_owned(), session.clone().into());
         }
         let error = self.failure().map(|failure| engine.redactor.redact_text(&failure));
         Ok(CallEnd {

@@ -91,7 +91,7 @@ fn began_with(
 }
 
 fn move_plan(tx: &Tx<'_>, request: PlanMove, at: WriteTime) -> Result<Plan, PlanStoreError> {
-    let PlanMove { plan: id, version, event, by, job, request, decisions, record, contents } = request;
+    let PlanMove { plan: id, version, event, by, job, request, decisions, record, contents, spec } = request;
     let not_found = || PlanStoreError::NotFound { plan: id };
     let head = plan_heads::find(tx, id)?.ok_or_else(not_found)?;
     let plan = of_head(tx, head)?.ok_or_else(not_found)?;
@@ -100,7 +100,7 @@ fn move_plan(tx: &Tx<'_>, request: PlanMove, at: WriteTime) -> Result<Plan, Plan
     }
     let known = job.map_or(Ok(None), |job| known_of(tx, head, job.id))?;
     let live = live_of(tx, head)?;
-    let asked = ManualTransition { version, event, job, request, decisions, record };
+    let asked = ManualTransition { version, event, job, request, decisions, record, spec };
     let moved = asked.resolve(&plan, live.as_ref(), known.as_ref(), at.now, at.wall);
     match moved.map_err(|refused| from_move(id, refused))? {
         TransitionResult::Before => Ok(plan),
@@ -109,6 +109,9 @@ fn move_plan(tx: &Tx<'_>, request: PlanMove, at: WriteTime) -> Result<Plan, Plan
         }
         TransitionResult::Now { plan: moved, job } => {
             keep_moved(tx, head, &plan, &moved, event, by, at)?;
+            if asked.spec.is_some() {
+                queries::save_spec(tx, head, &moved)?;
+            }
             let decided = asked.decisions(&moved, by);
             decisions::keep_by_hand(tx, head, id, decided, at).map_err(from_decide)?;
             if let Some(record) = &asked.record {

@@ -123,7 +123,13 @@ pub(super) fn insert(tx: &Tx<'_>, head: PlanHead, plan: &Plan) -> Result<(), Sto
     Ok(())
 }
 
-/// Writes all that can change of a plan.
+/// Writes the spec of a plan, which only a revision changes.
+pub(super) fn save_spec(tx: &Tx<'_>, head: PlanHead, plan: &Plan) -> Result<(), StoreError> {
+    tx.run("UPDATE plans SET spec = ?2 WHERE head = ?1", (head.0, SqlJson(&*plan.spec)))?;
+    Ok(())
+}
+
+/// Writes all that can change of a plan with any move.
 pub(super) fn save(tx: &Tx<'_>, head: PlanHead, plan: &Plan) -> Result<(), StoreError> {
     tx.run(
         "UPDATE plans SET phase = ?2, state = ?3, attempt = ?4, reversions = ?5, version = ?6, constrained_by = ?7,
