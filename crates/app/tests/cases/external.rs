@@ -6,7 +6,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::support::{CommandOutput, TestUser, alive};
@@ -228,7 +227,8 @@ fn a_cancel_in_the_middle_leaves_no_process_and_keeps_what_was_done() {
         assert_eq!(child.try_wait().unwrap(), None, "it ended before it was ready");
     }
     assert!(alive(&person) > 0);
-    kill_process(Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap(), Signal::TERM).unwrap();
+    let cancelled = person.agents(&["plan", "cancel", "@last"]);
+    assert_eq!(cancelled.exit, 0, "{cancelled:?}");
     assert_eq!(child.wait().unwrap().code(), Some(5));
     assert_eq!(alive(&person), 0);
     assert_eq!(person.json(&["plan", "status"]).data()["state"], "cancelled");
@@ -240,7 +240,8 @@ fn cancelled(person: &TestUser, mut child: std::process::Child) {
     while !person.agents(&["plan", "logs", "@last"]).stdout.contains("ready") {
         assert_eq!(child.try_wait().unwrap(), None, "it ended before it was ready");
     }
-    kill_process(Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap(), Signal::TERM).unwrap();
+    let cancelled = person.agents(&["plan", "cancel", "@last"]);
+    assert_eq!(cancelled.exit, 0, "{cancelled:?}");
     assert_eq!(child.wait().unwrap().code(), Some(5));
     assert_eq!(alive(person), 0);
 }

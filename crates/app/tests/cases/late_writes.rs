@@ -165,9 +165,9 @@ fn a_process_that_is_killed_in_the_middle_of_its_last_capture_leaves_the_sandbox
     }
     running.kill().unwrap();
     running.wait().unwrap();
-    // Whoever comes next finishes the cancel, and sweeps nothing that is not stored.
+    // The next process finishes the interruption, and sweeps nothing that is not stored.
     let status = person.json(&["plan", "status", "@last"]);
-    assert_eq!(status.data()["state"], json!("cancelled"), "{status:?}");
+    assert_eq!(status.data()["state"], json!("errored"), "{status:?}");
     let kept = sandboxes(&person);
     assert!(kept.len() == 1 && holds(&kept[0], "precious.txt", "precious\n"), "{kept:?}");
     assert_eq!(told_errors(&person).len(), 1);

@@ -6,7 +6,6 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::model_world::{KEY, ModelFixture, ScriptedTurn, Wire, calls, says};
@@ -358,7 +357,8 @@ fn a_cancel_while_a_server_works_leaves_no_process() {
     while alive(person) < 3 {
         assert_eq!(child.try_wait().unwrap(), None, "it ended before it was called");
     }
-    kill_process(Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap(), Signal::TERM).unwrap();
+    let cancelled = person.agents(&["plan", "cancel", "@last"]);
+    assert_eq!(cancelled.exit, 0, "{cancelled:?}");
     assert_eq!(child.wait().unwrap().code(), Some(5));
     assert_eq!(alive(person), 0);
     assert_eq!(person.json(&["plan", "status"]).data()["state"], "cancelled");

@@ -63,13 +63,16 @@ fn the_count_is_never_below_that_of_real_vocabularies() {
     assert!(contexts.len() > 100, "{} contexts", contexts.len());
     for name in ["cl100k_base", "o200k_base"] {
         let vocabulary = tiktoken::get_encoding(name).expect("it is built in");
-        let mut most = 0.0_f64;
+        let (mut most, mut counted, mut in_truth) = (0.0_f64, 0, 0);
         for text in &contexts {
             let (ours, true_count) = (counter.tokens(text), vocabulary.count(text) as u32);
             assert!(ours >= true_count, "{name}: {ours} for {true_count} tokens of:\n{text}");
             most = most.max(f64::from(ours) / f64::from(true_count.max(1)));
+            (counted, in_truth) = (counted + u64::from(ours), in_truth + u64::from(true_count));
         }
-        assert!(most < 1.25, "{name}: {most} times the truth wastes the budget");
+        // One context may be of a table that repeats its names; all of them together must be counted closely.
+        assert!(most < 1.3, "{name}: {most} times the truth wastes the budget");
+        assert!(counted * 100 < in_truth * 112, "{name}: {counted} for {in_truth} tokens in all");
     }
 }
 

@@ -13,9 +13,8 @@
 //! 4. Its messages while it works are in the log of the call.
 //! 5. The agent gets a cancel request before it is killed, so that it can stop by itself; it has little time
 //!    for that.
-//!
-//! 6. In a revision the agent continues its session, if it can load it. Otherwise its brief ends with the last
-//!    answer of its earlier run.
+//! 6. In a revision the agent continues its session, if it can load it. Otherwise its brief ends with the
+//!    last answer of its earlier run.
 //!
 //! # Not here
 //! The protocol (`actors::acp`), and the decision to try again (`graph`).
