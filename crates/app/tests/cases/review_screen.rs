@@ -338,10 +338,7 @@ fn a_review_is_held_on_a_tiny_screen_and_on_one_that_changes_its_size() {
     let command = person.command(&person.project(), &["plan", "apply", "@last", "-i"]);
     let mut terminal = Terminal::with_size(&command, 20, 5);
     terminal.shows("enter apply  q quit");
-    terminal.types(" c");
-    terminal.shows("note on");
-    terminal.types("\x1b");
-    terminal.shows("enter apply  q quit");
+    terminal.types(" ");
     for (columns, rows) in [(1, 1), (140, 30), (3, 2), (81, 7), (20, 5), (120, 24)] {
         terminal.resize(columns, rows);
         terminal.types("jkw");
